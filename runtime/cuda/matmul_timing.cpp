@@ -40,8 +40,7 @@ std::map<int, std::int64_t> extents_of(const Program& program, const MatmulCall&
   return extents;
 }
 
-/// Where each buffer lies in memory of their own, with its alignment in the program; those that overlap there do here. The last
-/// member is the bytes of all.
+/// Where each buffer lies in memory of `bytes` of their own, with its alignment in the program; those that overlap there do here.
 struct Places {
   std::map<int, std::int64_t> offsets;
   std::int64_t bytes = 0;

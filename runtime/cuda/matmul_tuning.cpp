@@ -83,6 +83,7 @@ MatmulTuning::MatmulTuning(const Session& session, const DeviceOptions& options)
   if (!wanted_) return;
   choices_.of = concat(describe(session.context->gpu()), ", driver of CUDA ", session.driver().version(), ", cuBLASLt ",
                        session.cublaslt->version(), options.precision == MatmulPrecision::tf32 ? " with TF32" : "");
+  // Of another GPU or library they say nothing here; whoever keeps them compares them with what is chosen now.
   if (TimedChoices given = parse_timed_choices(options.timed_choices); given.of == choices_.of) choices_ = std::move(given);
   read_cache();
 }
@@ -194,7 +195,7 @@ std::optional<float> MatmulTuning::time_with_kernel(const CublasLtMatmul& plain,
   return outcome.milliseconds;
 }
 
-/// Settles the faster of the two ways and says whether it is the plain one. All that is asked of it may fail but one.
+/// Settles the faster of the two ways, or the one that does not fail, and says whether it is the plain one.
 bool MatmulTuning::is_plain_faster(MatmulWays& ways, Trial& trial) {
   const std::string key = key_of(trial.product(), &*trial.call().epilogue->library);
   if (const std::string* choice = known(key); choice && *choice == kPlain) {
@@ -210,7 +211,7 @@ bool MatmulTuning::is_plain_faster(MatmulWays& ways, Trial& trial) {
   const std::optional<float> fused = take_fastest(*ways.fused, *timing, trial.call());
   const std::optional<float> plain = settle(*ways.plain, trial) ? time_with_kernel(*ways.plain, trial) : std::nullopt;
   const bool is_plain = !fused || (plain && *plain < *fused);
-  keep(key, is_plain ? kPlain : hexadecimal(ways.fused->chosen().algorithm), Origin::timed);
+  if (fused || plain) keep(key, is_plain ? kPlain : hexadecimal(ways.fused->chosen().algorithm), Origin::timed);
   return is_plain;
 }
 

@@ -1,6 +1,5 @@
-// Which of cuBLASLt's algorithms is the fastest for a product, and whether that is faster with its epilogue or with a kernel after
-// it: timed once on the GPU. What was chosen is remembered in the cache directory for any run, and given out for the one that goes
-// on.
+// Which of cuBLASLt's algorithms is the fastest for a product, and whether that is with its epilogue or with a kernel after it:
+// timed once on the GPU. What was chosen is remembered in the cache directory, and given out for a training to keep.
 #pragma once
 
 #include <map>

@@ -24,12 +24,8 @@ using Words = std::vector<std::string>;
 /// Each algorithm has its own last digits.
 Settings with_times(const char* times) { return {{"CUBLASLT_TIMES", times}, {"CUBLASLT_ORDERS", "1"}}; }
 
-class CudaTunedRuns : public testing::Test {
+class CudaTunedRunsOnAnyGpu : public testing::Test {
  protected:
-  void SetUp() override {
-    if (on_real_device()) GTEST_SKIP() << "only the emulated library has other digits at will";
-  }
-
   CudaRun train(const std::string& run, std::int64_t steps, const Words& more, const Settings& settings) {
     Words words{"--run-dir", folder_ / run, "--checkpoint-every", "1"};
     words.insert(words.end(), more.begin(), more.end());
@@ -56,7 +52,26 @@ class CudaTunedRuns : public testing::Test {
   CudaFolder folder_;
 };
 
+class CudaTunedRuns : public CudaTunedRunsOnAnyGpu {
+ protected:
+  void SetUp() override {
+    if (on_real_device()) GTEST_SKIP() << "only the emulated library has other digits at will";
+  }
+};
+
 constexpr char kNotTaken[] = "its timed choices (--tune) are not taken: ";
+
+/// A clock decides, and the second run begins as the first did only because the cache remembers.
+TEST_F(CudaTunedRunsOnAnyGpu, GoOnToTheBit) {
+  train("whole", 4, {"--tune"}, {});
+  const std::string whole = trained();
+  train("parts", 2, {"--tune"}, {});
+  forget_timings();
+  const CudaRun resumed = train("parts", 4, {"--resume"}, {});
+  EXPECT_TRUE(trained() == whole);
+  EXPECT_EQ(resumed.result.errors.find(kNotTaken), std::string::npos) << resumed.result.errors;
+  EXPECT_NE(contents(newest("parts") / "manifest.json").find("\"timed_choices\": \"timed choices 1"), std::string::npos);
+}
 
 TEST_F(CudaTunedRuns, ARunGoesOnWithItsChoicesWhateverTheCacheHolds) {
   const std::int64_t untimed = products(train("untuned", 4, {}, with_times("20,10")));
