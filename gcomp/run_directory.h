@@ -40,6 +40,9 @@ class RunDirectory {
   const std::string& path() const;
   /// Whether there is a run that goes on.
   bool goes_on() const;
+  /// Of a run that goes on what its newest checkpoint says of DeviceOptions::tune: for DeviceOptions::timed_choices of the device
+  /// that it goes on with. "" where nothing was timed. Throws UserError where a later gcomp wrote it otherwise.
+  std::string timed_choices() const;
   /// A line for log.txt, once the run has begun; those from before come first.
   void log(std::string_view line);
   /// What config.json is to hold: a JSON object. Without it, fit() writes its FitOptions.

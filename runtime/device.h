@@ -17,6 +17,7 @@
 #include "runtime/library_search.h"
 #include "runtime/program.h"
 #include "runtime/state_memory.h"
+#include "runtime/timed_choices.h"
 
 namespace gcomp::runtime {
 
@@ -82,6 +83,14 @@ class Device {
   /// (exit 7). Programs of Lane::beside have neither inputs nor outputs.
   std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
                                    std::span<const std::byte> kernel_binary = {}, int shards = 1, Lane lane = Lane::main);
+
+  /// Which ways to compute products were timed for the programs so far, and chosen: runtime/timed_choices.h. Of nothing where the
+  /// options ask for no timing, or the device has one way only.
+  virtual TimedChoices timed_choices() const { return {}; }
+  /// Times what loading this program, with this kernel_binary, would, where the options ask for it.
+  virtual void time_products(const Program&, std::span<const std::byte>) {}
+  /// Programs that are loaded from now on compute their products as another rank does, whose choices these are.
+  virtual void follow_choices(const TimedChoices&) {}
 
  protected:
   Device() = default;

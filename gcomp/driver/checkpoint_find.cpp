@@ -5,6 +5,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/checkpoint_folder.h"
 #include "ir/base/error.h"
+#include "runtime/timed_choices.h"
 
 namespace gcomp::driver {
 namespace fs = std::filesystem;
@@ -50,6 +51,20 @@ std::vector<StepFolder> step_folders(const fs::path& folder) {
   }
   std::ranges::sort(found, std::greater(), &StepFolder::step);
   return found;
+}
+
+std::string timed_choices_of(const fs::path& folder) {
+  for (const StepFolder& candidate : step_folders(folder)) {
+    std::string timed;
+    try {
+      timed = read_manifest(candidate.path).run.timed;
+    } catch (const UserError&) { continue; }  // find_latest() says why
+    try {
+      runtime::parse_timed_choices(timed);
+    } catch (const UserError& error) { throw UserError(concat("'", candidate.path.string(), "': ", error.what())); }
+    return timed;
+  }
+  return {};
 }
 
 std::optional<FoundCheckpoint> find_latest(const fs::path& folder) {

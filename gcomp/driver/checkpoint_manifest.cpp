@@ -127,7 +127,8 @@ RunState run_of(Members& members) {
                .position = position_of(members.at("position")),
                .schedule = members.at("schedule").dump(),
                .loop = members.at("loop").dump(),
-               .config = members.at("config").dump()};
+               .config = members.at("config").dump(),
+               .timed = members.has("timed_choices") ? members.text("timed_choices") : ""};
   check_user(members.at("config").is_object(), "'config' is no object");
   const std::string digest = members.text("config_sha256");
   check_user(digest == runtime::sha256(run.config), "'config_sha256' is not that of 'config'");
@@ -171,18 +172,19 @@ std::string manifest_text(const Manifest& manifest) {
   for (const auto& [name, tensor] : manifest.tensors) tensors[name] = to_json(tensor);
   const json config = parsed_config(manifest.run.config);
   const bool scaled = manifest.loss_scale && std::isfinite(*manifest.loss_scale);
-  const json object = {{"format", kCheckpointFormat},
-                       {"gcomp", manifest.gcomp},
-                       {"step", manifest.run.step},
-                       {"position", to_json(manifest.run.position)},
-                       {"loss_scale", scaled ? json(*manifest.loss_scale) : json()},
-                       {"schedule", parsed_text(manifest.run.schedule, "the schedule's state")},
-                       {"loop", parsed_text(manifest.run.loop, "the loop's state")},
-                       {"config", config},
-                       {"config_sha256", runtime::sha256(config.dump())},
-                       {"model", to_json(manifest.model)},
-                       {"files", files},
-                       {"tensors", tensors}};
+  json object = {{"format", kCheckpointFormat},
+                 {"gcomp", manifest.gcomp},
+                 {"step", manifest.run.step},
+                 {"position", to_json(manifest.run.position)},
+                 {"loss_scale", scaled ? json(*manifest.loss_scale) : json()},
+                 {"schedule", parsed_text(manifest.run.schedule, "the schedule's state")},
+                 {"loop", parsed_text(manifest.run.loop, "the loop's state")},
+                 {"config", config},
+                 {"config_sha256", runtime::sha256(config.dump())},
+                 {"model", to_json(manifest.model)},
+                 {"files", files},
+                 {"tensors", tensors}};
+  if (!manifest.run.timed.empty()) object["timed_choices"] = manifest.run.timed;  // which gcomp without timing need not know
   try {
     return object.dump(1) + "\n";
   } catch (const json::exception&) { throw UserError("a name or text of the run is not UTF-8, which a manifest needs"); }

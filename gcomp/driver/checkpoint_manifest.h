@@ -28,6 +28,7 @@ struct RunState {
   std::string schedule = "null";
   std::string loop = "null";  ///< early stopping, the best value so far, statistics of spikes
   std::string config = "{}";  ///< an object: what the run was asked for
+  std::string timed = "";     ///< DeviceOptions::timed_choices; "" where nothing was timed
 
   bool operator==(const RunState&) const = default;
 };

@@ -73,6 +73,23 @@ void Ranks::require_same(const std::string& facts) const {
   }
 }
 
+void share_choices(runtime::Device& device, Communicator* communicator, const std::function<void()>& time) {
+  if (!communicator || communicator->size() == 1) return;
+  const std::vector<std::string> of = runtime::gather_texts(*communicator, device.timed_choices().of);
+  const auto shown = [&](std::size_t rank) { return of[rank].empty() ? "times nothing" : concat("times products on ", of[rank]); };
+  for (std::size_t r = 1; r < of.size(); ++r)
+    if (of[r] != of[0])
+      throw UserError(concat("--tune: rank ", r, " of ", of.size(), " ", shown(r), ", and rank 0 ", shown(0),
+                             "; what ranks compute has the same bits only where these are the same"));
+  if (of[0].empty()) return;
+  const bool first = communicator->rank() == 0;
+  runtime::agree(*communicator, [&] {
+    if (first) time();
+  });
+  const std::string choices = runtime::gather_texts(*communicator, first ? runtime::to_text(device.timed_choices()) : "")[0];
+  if (!first) device.follow_choices(runtime::parse_timed_choices(choices));
+}
+
 RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding) {
   const Communicator* communicator = options.communicator;
   if (!communicator) return {};

@@ -62,6 +62,11 @@ Ranks ranks_of(const Trainer& trainer);
 /// Of the device's communicator; a process that has none trains alone.
 RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding = passes::Sharding::none);
 
+/// Before programs are loaded on the device: where ways to compute products are timed, the first rank does `time`, which has the
+/// device do that and exchanges nothing, and the others will compute as it does. All ranks call this at the same time. Throws
+/// UserError where they time differently: another kind of GPU, driver or library, or no timing.
+void share_choices(runtime::Device& device, Communicator* communicator, const std::function<void()>& time);
+
 /// Every state that a training keeps, from the first rank to the others, after it was restored there.
 void share_states(const Ranks& ranks, Trainer& trainer);
 

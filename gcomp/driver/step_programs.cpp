@@ -185,6 +185,10 @@ void StepPrograms::wait(int age) {
   step_->wait(age);
 }
 
+void time_products(runtime::Device& device, std::span<const StepProgram> programs) {
+  for (const StepProgram& one : programs) device.time_products(one.program, one.binary);
+}
+
 std::string digest_of(const StepPrograms& programs) {
   runtime::Sha256 digest;
   for (const runtime::Executable* program : programs.all()) digest.add(runtime::serialize(program->program()));

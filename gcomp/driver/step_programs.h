@@ -83,6 +83,9 @@ class StepPrograms {
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_
 };
 
+/// Has the device time their products, where it does that; it then loads them without.
+void time_products(runtime::Device& device, std::span<const StepProgram> programs);
+
 /// SHA-256 of what they are compiled from.
 std::string digest_of(const StepPrograms& programs);
 

@@ -41,6 +41,7 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
 }
 
 void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded) {
+  driver::share_choices(*device, options.device_options.communicator, [&] { driver::time_products(*device, programs); });
   step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches,
                               driver::rank_of(options.device_options, options.graph.step.sharding));
   states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator, options.graph.step.sharding);

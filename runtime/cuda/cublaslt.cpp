@@ -296,7 +296,8 @@ std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const Cubla
 }
 
 // A description keeps its pointers only until the next call: the slots of a program have addresses of their own.
-void CublasLtMatmul::queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const {
+cublasStatus_t CublasLtMatmul::try_queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace,
+                                         CUstream stream) const {
   const auto pointer = [&](const MatrixView& view, CUdeviceptr buffer) {
     return reinterpret_cast<void*>(address_of(view, buffer, call.dtype));
   };
@@ -308,9 +309,13 @@ void CublasLtMatmul::queue(const MatmulCall& call, const MatmulBuffers& buffers,
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
   check_internal(set_addresses(buffers), call.origin, ": cuBLASLt does not take the buffers of an epilogue");
-  const cublasStatus_t status = library_->functions().cublasLtMatmul(
+  return library_->functions().cublasLtMatmul(
       library_->handle(), product_.get(), alpha, swapped_ ? b : a, first_.get(), swapped_ ? a : b, second_.get(), beta, c,
       result_.get(), c, result_.get(), &chosen_.algorithm, reinterpret_cast<void*>(workspace), chosen_.workspace_bytes, stream);
+}
+
+void CublasLtMatmul::queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const {
+  const cublasStatus_t status = try_queue(call, buffers, workspace, stream);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError(concat(call.origin, ": cublasLtMatmul of ", call.m, " x ", call.n, " x ", call.k, " gave status ",
                              static_cast<int>(status)));

@@ -68,8 +68,11 @@ class CublasLtMatmul {
   /// All that may be chosen, the library's favourite first, which is the one in use until choose() says otherwise.
   const std::vector<MatmulAlgorithm>& candidates() const { return candidates_; }
   void choose(const MatmulAlgorithm& algorithm) { chosen_ = algorithm; }
+  const MatmulAlgorithm& chosen() const { return chosen_; }
   /// Throws DeviceError naming the call's origin where the library refuses.
   void queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
+  /// The same, but gives what the library answers.
+  cublasStatus_t try_queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
 
  private:
   template <class Handle, auto kDestroy>

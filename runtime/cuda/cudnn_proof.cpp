@@ -11,18 +11,6 @@ namespace gcomp::runtime::cuda {
 namespace {
 
 constexpr std::string_view kRepeats = "repeats", kVaries = "varies";
-constexpr std::int64_t kPattern = 1 << 20;  // elements, after which the numbers come again
-
-/// Numbers in [-1, 1) whose sums depend on their order.
-Tensor numbers(DType dtype, std::int64_t count) {
-  Tensor pattern(dtype, {count});
-  std::uint64_t state = 0x9e3779b97f4a7c15;
-  for (std::int64_t i = 0; i < count; ++i) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    pattern.set(i, static_cast<double>(static_cast<std::int64_t>(state)) / 9223372036854775808.0);
-  }
-  return pattern;
-}
 
 }  // namespace
 
@@ -79,36 +67,24 @@ std::shared_ptr<const DeviceMemory> CudnnProof::scratch(std::int64_t bytes) cons
   return std::make_shared<DeviceMemory>(session_.context, bytes, "a plan that is tried");
 }
 
-CudnnProof::Verdict CudnnProof::replay(const CudnnPlans& plans, const CudnnTrial& trial) const {
+CudnnProof::Verdict CudnnProof::replay(const CudnnPlans& plans, const CudnnTrial& trial) {
   std::vector<std::int64_t> offsets = {0};  // the last is the workspace's
-  std::int64_t longest = 0;
-  for (const CudnnTrial::Block& block : trial.blocks) {
+  for (const CudnnTrial::Block& block : trial.blocks)
     offsets.push_back(round_up(offsets.back() + block.elements * static_cast<std::int64_t>(size_of(block.dtype)), 256));
-    longest = std::max(longest, block.elements);
-  }
   const auto memory = scratch(offsets.back() + trial.own_workspace + plans.workspace_bytes());
   if (!memory) return Verdict::untried;
   std::vector<CUdeviceptr> addresses;
   for (const std::int64_t offset : offsets) addresses.push_back(memory->address() + static_cast<CUdeviceptr>(offset));
   const CUdeviceptr workspace = addresses.back();
   addresses.pop_back();
-  for (std::size_t i = 0; i < addresses.size(); ++i) fill(addresses[i], trial.blocks[i], trial.origin);
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    numbers_.fill(session_, addresses[i], trial.blocks[i].dtype, trial.blocks[i].elements, trial.origin);
   const auto results = [&] {
     trial.queue(addresses, workspace, session_.compute.get());
     return written_bytes(addresses, trial);
   };
   const std::vector<std::byte> first = results();
   return results() == first ? Verdict::repeats : Verdict::varies;
-}
-
-/// The same numbers again and again, until the block is full.
-void CudnnProof::fill(CUdeviceptr address, const CudnnTrial::Block& block, const std::string& origin) const {
-  const Tensor pattern = numbers(block.dtype, std::min(kPattern, block.elements));
-  const auto width = static_cast<std::int64_t>(size_of(block.dtype));
-  for (std::int64_t done = 0; done < block.elements; done += pattern.elements())
-    GCOMP_CUDA(session_.driver(), origin, cuMemcpyHtoDAsync_v2, address + static_cast<CUdeviceptr>(done * width), pattern.data(),
-               static_cast<std::size_t>(std::min(pattern.elements(), block.elements - done) * width), session_.compute.get());
-  GCOMP_CUDA(session_.driver(), origin, cuStreamSynchronize, session_.compute.get());
 }
 
 std::vector<std::byte> CudnnProof::written_bytes(const std::vector<CUdeviceptr>& addresses, const CudnnTrial& trial) const {

@@ -10,6 +10,7 @@
 
 #include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/session.h"
+#include "runtime/cuda/trial_numbers.h"
 #include "runtime/device.h"
 #include "runtime/files/disk_cache.h"
 
@@ -46,14 +47,14 @@ class CudnnProof {
   void read(const DeviceOptions& options);
   Verdict verdict_of(const CudnnPlans& plans, const CudnnTrial& trial, const std::string& plan);
   std::shared_ptr<const DeviceMemory> scratch(std::int64_t bytes) const;
-  Verdict replay(const CudnnPlans& plans, const CudnnTrial& trial) const;
-  void fill(CUdeviceptr address, const CudnnTrial::Block& block, const std::string& origin) const;
+  Verdict replay(const CudnnPlans& plans, const CudnnTrial& trial);
   std::vector<std::byte> written_bytes(const std::vector<CUdeviceptr>& addresses, const CudnnTrial& trial) const;
 
   const Session& session_;
   LogSink log_;
   DiskCache cache_;
   std::string key_;
+  TrialNumbers numbers_;
   std::map<std::string, bool> repeats_;  // by shape and plan
   bool changed_ = false;
 };

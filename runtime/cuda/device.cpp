@@ -71,7 +71,8 @@ SharedSession open_session(const DeviceOptions& options) {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(const DeviceOptions& options) : options_(options), session_(open_session(options)) {}
+  explicit CudaDevice(const DeviceOptions& options)
+      : options_(options), session_(open_session(options)), tuning_(*session_, options) {}
 
   Target target() const override {
     return {.kind = TargetKind::cuda, .architecture = architecture_name(session_->context->gpu().architecture)};
@@ -92,18 +93,27 @@ class CudaDevice final : public Device {
     return options_.overlap.value_or(true) && session_->nccl ? BesideExchanges::in_order : BesideExchanges::none;
   }
 
+  TimedChoices timed_choices() const override { return tuning_.choices(); }
+  void time_products(const Program& program, std::span<const std::byte> kernel_binary) override {
+    session_->context->make_current();
+    cuda::time_products(*session_, program, kernel_binary, options_, tuning_);
+  }
+  void follow_choices(const TimedChoices& choices) override { tuning_.follow(choices); }
+
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
                                            std::span<const std::byte> kernel_binary, int shards, Lane lane) override {
     check_user(program.target.kind == TargetKind::cuda, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is a GPU");
     auto cuda_states = std::dynamic_pointer_cast<CudaStateMemory>(std::move(states));
     check_internal(cuda_states && cuda_states->session() == session_, "load: the states were not allocated by this device");
-    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_, shards, lane);
+    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_, tuning_, shards,
+                                            lane);
   }
 
  private:
   DeviceOptions options_;
   SharedSession session_;
+  MatmulTuning tuning_;
 };
 
 }  // namespace

@@ -12,19 +12,6 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-/// Without asking for it, a block gets this much dynamic shared memory at most.
-constexpr int kPlainSharedBytes = 48 << 10;
-
-/// Lets a kernel use the shared memory that its launch asks for.
-void allow_shared_memory(const Session& session, CUfunction function, const Grid& grid, const std::string& origin) {
-  if (grid.shared_bytes <= kPlainSharedBytes) return;
-  const int most = session.context->gpu().shared_bytes;
-  check_internal(grid.shared_bytes <= most, origin, ": ", grid.shared_bytes, " bytes of shared memory a block, this GPU has ",
-                 most);
-  GCOMP_CUDA(session.driver(), origin, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-             grid.shared_bytes);
-}
-
 bool overlaps_gap(const Buffer& buffer, std::int64_t begin, std::int64_t end) {
   return buffer.space == Space::io && buffer.type.bytes() > 0 && buffer.offset < end && buffer.offset + buffer.type.bytes() > begin;
 }
@@ -32,10 +19,10 @@ bool overlaps_gap(const Buffer& buffer, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                               const DeviceOptions& options, int shards, Lane lane)
+                               const DeviceOptions& options, MatmulTuning& tuning, int shards, Lane lane)
     : Executable(std::move(program), states, shards),
       session_(states->session()),
-      products_(*session_, this->program(), options),
+      products_(*session_, this->program(), kernel_binary, options, tuning),
       kernels_(session_->context, this->program(), used_kernels(this->program(), products_), kernel_binary, options),
       lane_(lane),
       check_steps_(options.check_steps),
@@ -58,7 +45,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     may_fault_ |= fault_of(p.steps[i]) != 0;
     for (const GridKernel& launch : planned_launches(p, i, products_))
-      allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, origin(i));
+      allow_shared_memory(*session_->context, kernels_.function(launch.kernel), launch.grid, origin(i));
   }
   uses_host_ = may_fault_ || !p.inputs.empty() || !p.outputs.empty();
   if (shards > 1) place_batch();

@@ -26,7 +26,7 @@ class CudaExecutable final : public Executable {
  public:
   /// Throws as Device::load does.
   CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                 const DeviceOptions& options, int shards, Lane lane);
+                 const DeviceOptions& options, MatmulTuning& tuning, int shards, Lane lane);
   ~CudaExecutable() override;
 
   using Executable::input;

@@ -36,6 +36,7 @@ Gpu describe_device(const Driver& driver, int ordinal) {
   gpu.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   gpu.compute_mode = static_cast<CUcomputemode>(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE));
   gpu.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  gpu.cache_bytes = attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   std::size_t bytes = 0;
   GCOMP_CUDA(driver, "", cuDeviceTotalMem_v2, &bytes, gpu.device);
   gpu.memory_bytes = static_cast<std::int64_t>(bytes);

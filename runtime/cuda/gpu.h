@@ -20,6 +20,7 @@ struct Gpu {
   std::int64_t memory_bytes = 0;
   CUcomputemode compute_mode = CU_COMPUTEMODE_DEFAULT;
   int shared_bytes = 0;  ///< the most that one block may use
+  int cache_bytes = 0;   ///< of the second level, which all multiprocessors share
 };
 
 /// All visible GPUs, in the driver's order.

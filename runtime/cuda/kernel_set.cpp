@@ -1,10 +1,15 @@
 #include "runtime/cuda/kernel_set.h"
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 
 namespace gcomp::runtime::cuda {
 namespace {
+
+/// Without asking for it, a block gets this much dynamic shared memory at most.
+constexpr int kPlainSharedBytes = 48 << 10;
+constexpr std::int64_t kMostBlocks = INT32_MAX;
 
 const Kernel& kernel_of(const Program& program, int index) {
   check_internal(index >= 0 && static_cast<std::size_t>(index) < program.kernels.size(), "program '", program.name, "': kernel ",
@@ -48,6 +53,24 @@ void compile_missing(const Program& program, const std::vector<int>& missing, co
 }
 
 }  // namespace
+
+void allow_shared_memory(const Context& context, CUfunction function, const Grid& grid, const std::string& origin) {
+  if (grid.shared_bytes <= kPlainSharedBytes) return;
+  const int most = context.gpu().shared_bytes;
+  check_internal(grid.shared_bytes <= most, origin, ": ", grid.shared_bytes, " bytes of shared memory a block, this GPU has ",
+                 most);
+  GCOMP_CUDA(context.driver(), origin, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+             grid.shared_bytes);
+}
+
+void queue_kernel(const Driver& driver, CUfunction function, const Grid& grid, std::vector<void*>& parameters, CUstream stream,
+                  const std::string& origin) {
+  check_internal(grid.blocks >= 1 && grid.blocks <= kMostBlocks && grid.threads >= 1 && grid.threads <= 1024, origin,
+                 ": a grid of ", grid.blocks, " blocks of ", grid.threads, " threads");
+  GCOMP_CUDA(driver, origin, cuLaunchKernel, function, static_cast<unsigned>(grid.blocks), 1, 1,
+             static_cast<unsigned>(grid.threads), 1, 1, static_cast<unsigned>(grid.shared_bytes), stream, parameters.data(),
+             nullptr);
+}
 
 CubinOptions cubin_options(const DeviceOptions& options) {
   CubinOptions cubins;

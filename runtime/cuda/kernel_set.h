@@ -32,6 +32,12 @@ class KernelSet {
   std::vector<std::byte> binary_;
 };
 
+/// Lets a kernel use the shared memory that its launches ask for. `origin`, here and below, is for messages.
+void allow_shared_memory(const Context& context, CUfunction function, const Grid& grid, const std::string& origin);
+/// Queues a launch with these addresses of its parameters.
+void queue_kernel(const Driver& driver, CUfunction function, const Grid& grid, std::vector<void*>& parameters, CUstream stream,
+                  const std::string& origin);
+
 /// With the options' cache, or none.
 CubinOptions cubin_options(const DeviceOptions& options);
 

@@ -1,17 +1,17 @@
 #include "runtime/cuda/matmul_tuning.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
-#include <numeric>
 
 #include "gcomp/version.h"
+#include "runtime/cuda/cudnn_choices.h"
+#include "runtime/cuda/kernel_set.h"
 #include "runtime/files/hexadecimal.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr int kRuns = 3;  // the shortest counts
+/// In place of an algorithm of the product with its epilogue: the plain one, and the kernel after it, is faster.
+constexpr char kPlain[] = "plain";
 
 std::filesystem::path cache_directory(const DeviceOptions& options) {
   if (options.tune == Tuning::off || !options.use_cache) return {};
@@ -26,30 +26,8 @@ std::string hexadecimal(const cublasLtMatmulAlgo_t& algorithm) {
   return to_hexadecimal(bytes);
 }
 
-/// Bytes from a buffer's start to the end of a view of it.
-std::int64_t bytes_of(const MatmulCall& call, const MatrixView& view, std::int64_t rows, std::int64_t columns) {
-  std::int64_t last = view.offset + (rows - 1) * view.row_stride + (columns - 1) * view.column_stride;
-  for (std::size_t d = 0; d < call.batch.size(); ++d) last += (call.batch[d] - 1) * view.batch_strides[d];
-  return (last + 1) * static_cast<std::int64_t>(size_of(call.dtype));
-}
-
-/// Milliseconds of the shortest of some runs.
-float time_of(const Session& session, const CublasLtMatmul& matmul, const MatmulCall& call, const MatmulBuffers& buffers,
-              CUdeviceptr workspace) {
-  const Driver& driver = session.driver();
-  const CUstream stream = session.compute.get();
-  const Event begin = make_event(session.context, CU_EVENT_DEFAULT), end = make_event(session.context, CU_EVENT_DEFAULT);
-  float least = std::numeric_limits<float>::infinity();
-  for (int run = 0; run <= kRuns; ++run) {
-    GCOMP_CUDA(driver, call.origin, cuEventRecord, begin.get(), stream);
-    matmul.queue(call, buffers, workspace, stream);
-    GCOMP_CUDA(driver, call.origin, cuEventRecord, end.get(), stream);
-    GCOMP_CUDA(driver, call.origin, cuEventSynchronize, end.get());
-    float milliseconds = 0;
-    GCOMP_CUDA(driver, call.origin, cuEventElapsedTime, &milliseconds, begin.get(), end.get());
-    if (run > 0) least = std::min(least, milliseconds);  // the first one loads the library's kernels
-  }
-  return least;
+const LibraryEpilogue* epilogue_of(const CublasLtMatmul& matmul, const MatmulCall& call) {
+  return matmul.has_epilogue() ? &*call.epilogue->library : nullptr;
 }
 
 }  // namespace
@@ -67,84 +45,197 @@ std::string shape_key(const MatmulCall& call, const LibraryEpilogue* epilogue) {
   return text;
 }
 
+/// The memory that both ways of a product are timed in, made where it comes to that.
+class MatmulTuning::Trial {
+ public:
+  Trial(const Session& session, const MatmulWays& ways, const ProgramProduct& product, TrialNumbers& numbers)
+      : session_(session), product_(product), numbers_(numbers) {
+    for (const CublasLtMatmul* matmul : {ways.fused.get(), ways.plain.get()}) {
+      if (!matmul) continue;
+      for (const MatmulAlgorithm& candidate : matmul->candidates())
+        workspace_bytes_ = std::max(workspace_bytes_, static_cast<std::int64_t>(candidate.workspace_bytes));
+    }
+  }
+
+  const ProgramProduct& product() const { return product_; }
+  const MatmulCall& call() const { return product_.call; }
+  /// Null where memory is too short.
+  const MatmulTiming* timing() {
+    if (!tried_) timing_ = MatmulTiming::make(session_, product_.program, product_.call, workspace_bytes_, numbers_);
+    tried_ = true;
+    return timing_.get();
+  }
+
+ private:
+  const Session& session_;
+  const ProgramProduct& product_;
+  TrialNumbers& numbers_;
+  std::int64_t workspace_bytes_ = 0;
+  bool tried_ = false;
+  std::unique_ptr<MatmulTiming> timing_;
+};
+
 MatmulTuning::MatmulTuning(const Session& session, const DeviceOptions& options)
     : session_(session),
+      options_(options),
       wanted_(options.tune != Tuning::off && session.cublaslt),
-      all_(options.tune == Tuning::all),
-      log_(options.log),
       cache_(cache_directory(options)) {
-  if (wanted_) read(options);
+  if (!wanted_) return;
+  choices_.of = concat(describe(session.context->gpu()), ", driver of CUDA ", session.driver().version(), ", cuBLASLt ",
+                       session.cublaslt->version(), options.precision == MatmulPrecision::tf32 ? " with TF32" : "");
+  // Of another GPU or library they say nothing here; whoever keeps them compares them with what is chosen now.
+  if (TimedChoices given = parse_timed_choices(options.timed_choices); given.of == choices_.of) choices_ = std::move(given);
+  read_cache();
 }
 
-void MatmulTuning::read(const DeviceOptions& options) {
-  const bool fast = options.precision == MatmulPrecision::tf32;
-  key_ = concat("matmul algorithms of gcomp ", version(), "\ncuBLASLt ", session_.cublaslt->version(), fast ? " with TF32" : "",
-                "\n", describe(session_.context->gpu()), ", driver ", session_.driver().version(), "\n");
+void MatmulTuning::read_cache() {
+  cache_key_ = concat("timed products of gcomp ", version(), "\n", choices_.of, "\n");
   std::string damage;
-  const auto bytes = cache_.find(key_, damage);
-  if (!damage.empty() && log_) log_(concat("the tuning file ", cache_.path_of(key_).string(), " is begun anew: ", damage));
+  const auto bytes = cache_.find(cache_key_, damage);
+  if (!damage.empty() && options_.log)
+    options_.log(concat("the tuning file ", cache_.path_of(cache_key_).string(), " is begun anew: ", damage));
   if (!bytes) return;
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
     const std::string_view line = text.substr(0, end);
     if (const std::size_t tab = line.find('\t'); tab != line.npos)
-      chosen_.emplace(std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)));
+      cached_.emplace(std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)));
   }
 }
 
-void MatmulTuning::tune(CublasLtMatmul& matmul, const MatmulCall& call) {
-  if (!wanted_ || matmul.candidates().size() < 2) return;
-  const std::string shape =
-      concat(shape_key(call, matmul.has_epilogue() ? &*call.epilogue->library : nullptr), all_ ? " of all" : "");
-  if (const auto known = chosen_.find(shape); known != chosen_.end())
-    for (const MatmulAlgorithm& candidate : matmul.candidates())
-      if (hexadecimal(candidate.algorithm) == known->second) return matmul.choose(candidate);
-  const MatmulAlgorithm* best = fastest(matmul, call);
-  if (!best) return;
-  matmul.choose(*best);
-  chosen_[shape] = hexadecimal(best->algorithm);
-  changed_ = true;
+void MatmulTuning::follow(const TimedChoices& choices) {
+  choices_ = choices;
+  followed_ = true;
 }
 
-const MatmulAlgorithm* MatmulTuning::fastest(CublasLtMatmul& matmul, const MatmulCall& call) const {
-  const LibraryEpilogue* epilogue = matmul.has_epilogue() ? &*call.epilogue->library : nullptr;
-  const std::int64_t results = bytes_of(call, call.c, call.m, call.n);
-  const std::int64_t bytes[] = {
-      bytes_of(call, call.a, call.m, call.k), bytes_of(call, call.b, call.k, call.n), results,
-      epilogue && epilogue->bias ? bias_elements(call, epilogue->kind) * static_cast<std::int64_t>(size_of(call.dtype)) : 0,
-      epilogue && epilogue->aux ? results : 0};
-  std::int64_t workspace_bytes = 0;
-  for (const MatmulAlgorithm& candidate : matmul.candidates())
-    workspace_bytes = std::max(workspace_bytes, static_cast<std::int64_t>(candidate.workspace_bytes));
-  if (std::accumulate(std::begin(bytes), std::end(bytes), workspace_bytes) > session_.context->memory().free / 2) return nullptr;
-  DeviceMemory memory[5];
-  MatmulBuffers buffers;
-  CUdeviceptr* const addresses[] = {&buffers.a, &buffers.b, &buffers.c, &buffers.bias, &buffers.aux};
-  for (int i = 0; i < 5; ++i) {
-    if (bytes[i] == 0) continue;
-    memory[i] = DeviceMemory(session_.context, bytes[i], "timing of a matrix product");
-    *addresses[i] = memory[i].address();
-    // Small positive numbers in every float type.
-    GCOMP_CUDA(session_.driver(), call.origin, cuMemsetD8Async, *addresses[i], 0x3c, static_cast<std::size_t>(bytes[i]),
-               session_.compute.get());
-  }
-  const DeviceMemory workspace(session_.context, workspace_bytes, "timing of a matrix product");
-  const MatmulAlgorithm* best = nullptr;
-  float least = std::numeric_limits<float>::infinity();
+/// What the favourites come to is remembered beside what all algorithms come to.
+std::string MatmulTuning::key_of(const ProgramProduct& product, const LibraryEpilogue* epilogue) const {
+  std::string text = concat(shape_key(product.call, epilogue), " at");
+  const auto add = [&](int buffer) { text += concat(" ", position_of(product.program, buffer) % 256); };
+  for (const MatrixView* view : {&product.call.a, &product.call.b, &product.call.c}) add(view->buffer);
+  if (epilogue)
+    for (const std::optional<int>& buffer : {epilogue->bias, epilogue->aux})
+      if (buffer) add(*buffer);
+  return concat(text, options_.tune == Tuning::all ? " of all" : "");
+}
+
+const std::string* MatmulTuning::known(const std::string& key) const {
+  for (const auto* choices : {&choices_.chosen, &cached_})
+    if (const auto found = choices->find(key); found != choices->end()) return &found->second;
+  return nullptr;
+}
+
+void MatmulTuning::keep(const std::string& key, const std::string& choice, Origin origin) {
+  if (origin == Origin::timed) changed_ = true, cached_[key] = choice;
+  choices_.chosen[key] = choice;
+}
+
+/// Makes the product use the algorithm that is known. False where none is, or the library does not offer it.
+bool MatmulTuning::take_known(CublasLtMatmul& matmul, const ProgramProduct& product) {
+  const std::string key = key_of(product, epilogue_of(matmul, product.call));
+  const std::string* choice = known(key);
+  if (!choice) return false;
   for (const MatmulAlgorithm& candidate : matmul.candidates()) {
+    if (hexadecimal(candidate.algorithm) != *choice) continue;
     matmul.choose(candidate);
-    if (const float time = time_of(session_, matmul, call, buffers, workspace.address()); time < least)
-      best = &candidate, least = time;
+    keep(key, *choice, Origin::known);
+    return true;
   }
-  return best;
+  if (followed_ && choices_.chosen.contains(key))
+    throw DeviceError(
+        concat(product.call.origin, ": cuBLASLt does not offer this rank the algorithm that the first rank computes with"));
+  return false;
+}
+
+/// Makes the product use its fastest algorithm and gives the milliseconds; none where all fail.
+std::optional<float> MatmulTuning::take_fastest(CublasLtMatmul& matmul, const MatmulTiming& timing, const MatmulCall& call) const {
+  const MatmulAlgorithm* best = nullptr;
+  float least = 0;
+  const std::vector<MatmulAlgorithm>& candidates = matmul.candidates();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    matmul.choose(candidates[i]);
+    const MatmulTiming::Outcome outcome = timing.time(matmul);
+    if (outcome.status != CUBLAS_STATUS_SUCCESS && options_.log)
+      options_.log(concat(call.origin, ": algorithm ", i + 1, " of ", candidates.size(),
+                          " that cuBLASLt offers fails and is passed over: cublasLtMatmul gave status ",
+                          static_cast<int>(outcome.status)));
+    if (outcome.status != CUBLAS_STATUS_SUCCESS || (best && outcome.milliseconds >= least)) continue;
+    best = &candidates[i];
+    least = outcome.milliseconds;
+  }
+  if (!best) return std::nullopt;
+  matmul.choose(*best);
+  return least;
+}
+
+/// Makes the product use the algorithm that is known, else the fastest, else, where memory is too short, the favourite: that is
+/// kept for the run alone. False where all fail.
+bool MatmulTuning::settle(CublasLtMatmul& matmul, Trial& trial) {
+  if (matmul.candidates().size() < 2 || take_known(matmul, trial.product())) return true;
+  const std::string key = key_of(trial.product(), epilogue_of(matmul, trial.call()));
+  const MatmulTiming* timing = trial.timing();
+  if (timing && !take_fastest(matmul, *timing, trial.call())) return false;
+  keep(key, hexadecimal(matmul.chosen().algorithm), timing ? Origin::timed : Origin::known);
+  return true;
+}
+
+/// Of a product by the algorithm in use and the kernel after it; none where the library fails.
+std::optional<float> MatmulTuning::time_with_kernel(const CublasLtMatmul& plain, Trial& trial) const {
+  const KernelLaunch& launch = trial.call().epilogue->after;
+  DeviceOptions quiet = options_;  // the program's kernels are told of when they are all loaded
+  quiet.log = {};
+  quiet.kernels = {};
+  quiet.kernel_progress = {};
+  const GridKernel kernel = kernel_of(launch, options_.precision == MatmulPrecision::tf32);
+  const KernelSet loaded(session_.context, trial.product().program, {kernel.kernel}, trial.product().kernel_binary, quiet);
+  const FollowingKernel after{.function = loaded.function(kernel.kernel), .grid = kernel.grid, .launch = &launch};
+  allow_shared_memory(*session_.context, after.function, after.grid, launch.origin);
+  const MatmulTiming::Outcome outcome = trial.timing()->time(plain, &after);
+  if (outcome.status != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+  return outcome.milliseconds;
+}
+
+/// Settles the faster of the two ways, or the one that does not fail, and says whether it is the plain one.
+bool MatmulTuning::is_plain_faster(MatmulWays& ways, Trial& trial) {
+  const std::string key = key_of(trial.product(), &*trial.call().epilogue->library);
+  if (const std::string* choice = known(key); choice && *choice == kPlain) {
+    keep(key, kPlain, Origin::known);
+    return true;
+  }
+  if (take_known(*ways.fused, trial.product())) return false;
+  const MatmulTiming* timing = trial.timing();
+  if (!timing) {
+    keep(key, hexadecimal(ways.fused->chosen().algorithm), Origin::known);
+    return false;
+  }
+  const std::optional<float> fused = take_fastest(*ways.fused, *timing, trial.call());
+  const std::optional<float> plain = settle(*ways.plain, trial) ? time_with_kernel(*ways.plain, trial) : std::nullopt;
+  const bool is_plain = !fused || (plain && *plain < *fused);
+  if (fused || plain) keep(key, is_plain ? kPlain : hexadecimal(ways.fused->chosen().algorithm), Origin::timed);
+  return is_plain;
+}
+
+std::unique_ptr<CublasLtMatmul> MatmulTuning::choose(MatmulWays ways, const ProgramProduct& product) {
+  if (!wanted_) return std::move(ways.fused ? ways.fused : ways.plain);
+  Trial trial(session_, ways, product, numbers_);
+  if (ways.fused && ways.plain) {
+    if (!is_plain_faster(ways, trial)) return std::move(ways.fused);
+    ways.fused.reset();
+  }
+  std::unique_ptr<CublasLtMatmul>& only = ways.fused ? ways.fused : ways.plain;
+  if (only && !settle(*only, trial))
+    throw DeviceError(
+        concat(product.call.origin, ": all ", only->candidates().size(),
+               " algorithms that cuBLASLt offers for this product fail; --no-cublaslt computes without this library"));
+  return std::move(only);
 }
 
 void MatmulTuning::save() {
   if (!changed_ || !cache_.unusable().empty()) return;
   std::string text;
-  for (const auto& [shape, algorithm] : chosen_) text += concat(shape, "\t", algorithm, "\n");
-  if (const std::string failure = cache_.store(key_, std::as_bytes(std::span(text))); !failure.empty() && log_)
-    log_(concat("the timings of matrix products are not kept: ", failure));
+  for (const auto& [product, choice] : cached_) text += concat(product, "\t", choice, "\n");
+  if (const std::string failure = cache_.store(cache_key_, std::as_bytes(std::span(text))); !failure.empty() && options_.log)
+    options_.log(concat("the timings of matrix products are not kept: ", failure));
   changed_ = false;
 }
 

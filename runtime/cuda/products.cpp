@@ -4,13 +4,13 @@
 
 #include "ir/base/integers.h"
 #include "runtime/cuda/cudnn_choices.h"
-#include "runtime/cuda/matmul_tuning.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
 
 std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Program& program, const MatmulCall& call,
-                                             const DeviceOptions& options) {
+                                             std::span<const std::byte> kernel_binary, const DeviceOptions& options,
+                                             MatmulTuning& tuning) {
   if (!session.cublaslt) return nullptr;
   const int offers = options.tune == Tuning::all ? kAllOffers : kFavourites;
   constexpr CUdeviceptr kSomewhere = CUdeviceptr{1} << 40;  // pointers of an epilogue are not null
@@ -21,9 +21,14 @@ std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Progr
   if (epilogue) {
     buffers.bias = somewhere(epilogue->bias);
     buffers.aux = somewhere(epilogue->aux);
-    if (auto joined = CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, epilogue, offers)) return joined;
   }
-  return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, nullptr, offers);
+  const auto plan = [&](const LibraryEpilogue* with) {
+    return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, with, offers);
+  };
+  MatmulWays ways;
+  if (epilogue) ways.fused = plan(epilogue);
+  if (!ways.fused || tuning.compares()) ways.plain = plan(nullptr);
+  return tuning.choose(std::move(ways), {program, call, kernel_binary});
 }
 
 const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecision precision) {
@@ -32,6 +37,14 @@ const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecisi
 }
 
 }  // namespace
+
+void time_products(const Session& session, const Program& program, std::span<const std::byte> kernel_binary,
+                   const DeviceOptions& options, MatmulTuning& tuning) {
+  if (!tuning.compares()) return;
+  for (const Step& step : program.steps)
+    if (const auto* call = std::get_if<MatmulCall>(&step)) plan_library(session, program, *call, kernel_binary, options, tuning);
+  tuning.save();
+}
 
 ProductBuffers product_buffers(const MatmulCall& call) { return {call.a.buffer, call.b.buffer, call.c.buffer}; }
 
@@ -49,19 +62,18 @@ std::int64_t packed_bytes(const ConvolutionCall& call) {
   return round_up(call.packing.workspace_bytes, kAlignment);
 }
 
-ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
+ProductPlan::ProductPlan(const Session& session, const Program& program, std::span<const std::byte> kernel_binary,
+                         const DeviceOptions& options, MatmulTuning& tuning)
     : library_(program.steps.size()),
       convolutions_(program.steps.size()),
       attentions_(program.steps.size()),
       generated_(program.steps.size()),
       after_(program.steps.size()),
       tf32_(options.precision == MatmulPrecision::tf32) {
-  MatmulTuning tuning(session, options);
   CudnnChoices cudnn(session, program, options);
   attentions_ = cudnn.attentions();
   const auto plan_matmul = [&](std::size_t i, const MatmulCall& call) {
-    library_[i] = plan_library(session, program, call, options);
-    if (library_[i]) tuning.tune(*library_[i], call);
+    library_[i] = plan_library(session, program, call, kernel_binary, options, tuning);
     const bool on_the_way = call.epilogue && (library_[i] ? library_[i]->has_epilogue() : call.epilogue->generated);
     if (call.epilogue && !on_the_way) after_[i] = &call.epilogue->after;
   };

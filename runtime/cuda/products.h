@@ -1,15 +1,17 @@
 // Which way each matrix product, convolution and attention of a program is computed, decided once at load: by cuBLASLt or cuDNN
 // where it is there and takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the
-// library does not take it, the library's plain product is followed by a kernel.
+// library does not take it, or timing finds that faster, the library's plain product is followed by a kernel.
 #pragma once
 
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn_attention.h"
 #include "runtime/cuda/cudnn_convolution.h"
+#include "runtime/cuda/matmul_tuning.h"
 #include "runtime/cuda/session.h"
 #include "runtime/device.h"
 #include "runtime/program.h"
@@ -18,8 +20,10 @@ namespace gcomp::runtime::cuda {
 
 class ProductPlan {
  public:
-  /// Keeps pointers into the program. Throws DeviceError (exit 6) where a step has neither way.
-  ProductPlan(const Session& session, const Program& program, const DeviceOptions& options);
+  /// Keeps pointers into the program. `kernel_binary` are cubins of its kernels, for those that are timed. Throws DeviceError
+  /// (exit 6) where a step has neither way.
+  ProductPlan(const Session& session, const Program& program, std::span<const std::byte> kernel_binary,
+              const DeviceOptions& options, MatmulTuning& tuning);
 
   /// Null where the step is no product, or one that generated kernels compute.
   const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
@@ -45,6 +49,10 @@ class ProductPlan {
   std::int64_t workspace_bytes_ = 0;
   bool tf32_ = false;
 };
+
+/// Settles the algorithms of a program's products, where they are timed, as ProductPlan does.
+void time_products(const Session& session, const Program& program, std::span<const std::byte> kernel_binary,
+                   const DeviceOptions& options, MatmulTuning& tuning);
 
 /// The buffers of a product: two that are read, then the one that is written.
 struct ProductBuffers {

@@ -7,17 +7,9 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr std::int64_t kMostBlocks = INT32_MAX;
-
 struct ProductParameters {
   std::int64_t at[kProductParameters];
 };
-
-unsigned blocks_of(const Grid& grid, std::string_view origin) {
-  check_internal(grid.blocks >= 1 && grid.blocks <= kMostBlocks && grid.threads >= 1 && grid.threads <= 1024, origin,
-                 ": a grid of ", grid.blocks, " blocks of ", grid.threads, " threads");
-  return static_cast<unsigned>(grid.blocks);
-}
 
 }  // namespace
 
@@ -80,9 +72,7 @@ void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, 
   for (CUdeviceptr& address : addresses) parameters.push_back(&address);
   parameters.push_back(&fault);
   const auto [kernel, grid] = products_.kernel(launch);
-  GCOMP_CUDA(driver(), launch.origin, cuLaunchKernel, kernels_.function(kernel), blocks_of(grid, launch.origin), 1, 1,
-             static_cast<unsigned>(grid.threads), 1, 1, static_cast<unsigned>(grid.shared_bytes), stream(), parameters.data(),
-             nullptr);
+  queue_kernel(driver(), kernels_.function(kernel), grid, parameters, stream(), launch.origin);
 }
 
 void CudaExecutable::queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin,
@@ -98,9 +88,7 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
     for (const int buffer : launch.buffers) epilogue.push_back(memory_->address(buffer, slot));
     std::vector<void*> parameters = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &told};
     for (CUdeviceptr& address : epilogue) parameters.push_back(&address);
-    GCOMP_CUDA(driver(), origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, origin), 1, 1,
-               static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), stream(),
-               parameters.data(), nullptr);
+    queue_kernel(driver(), kernels_.function(launch.kernel), launch.grid, parameters, stream(), origin);
   }
 }
 

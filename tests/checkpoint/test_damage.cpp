@@ -127,6 +127,7 @@ TEST_F(Damaged, ManifestsThatSayWhatCannotBeAreRefused) {
   expect_parts(refused([&](json& bad) { bad["tensors"]["fc1.weight"]["dtype"] = "f33"; }), {"fc1.weight", "f33"});
   expect_parts(refused([&](json& bad) { bad["config"]["steps"] = 31; }), {"config_sha256"});
   expect_parts(refused([&](json& bad) { bad["surplus"] = 1; }), {"unknown member 'surplus'"});
+  expect_parts(refused([&](json& bad) { bad["timed_choices"] = 1; }), {"'timed_choices' is 1, wanted text"});
   expect_parts(refused([&](json& bad) { bad.erase("position"); }), {"'position' is missing"});
   expect_parts(refused([&](json& bad) { bad["tensors"]["fc1.weight"]["shape"] = {1ull << 62, 1ull << 62}; }), {"fc1.weight"});
 }

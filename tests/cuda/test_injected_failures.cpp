@@ -127,6 +127,23 @@ TEST_F(CudaFailures, OfEveryCallOfTheCompiler) {
   });
 }
 
+/// Of the calls that timing adds, which all come before the first step. An algorithm that fails is passed over (CudaTuning).
+TEST_F(CudaFailures, OfCallsThatTimeProducts) {
+  constexpr int kStride = 7;
+  const std::vector<std::string> tuned{"--tune", "--no-cache"};
+  const nlohmann::json plain = whole_run({"--no-cache"}).driver.at("counts"), all = whole_run(tuned).driver.at("counts");
+  int runs = 0;
+  for (const auto& [name, count] : all.get<std::map<std::string, int>>()) {
+    if (!name.starts_with("cu") || releases(name) || may_succeed(name)) continue;
+    for (int call = 1; call <= count - plain.value(name, 0); call += kStride, ++runs) {
+      const CudaRun run = train(name + ":" + std::to_string(call) + ":" + error_of(name), tuned);
+      EXPECT_EQ(problem_of_failure(run, false), "") << name << ", call " << call << ": " << run.result.errors;
+      put(folder_ / "trained.onnx", "old contents");
+    }
+  }
+  std::printf("%d runs, each with one failure\n", runs);
+}
+
 // It describes each convolution in hundreds of calls: the first and the last of each function. Where it does not start, generated
 // kernels compute.
 TEST_F(CudaFailures, OfCallsOfTheConvolutionLibrary) {

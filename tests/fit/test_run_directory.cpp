@@ -7,6 +7,7 @@
 
 #include "gcomp/driver/fit/metrics_table.h"
 #include "ir/base/error.h"
+#include "runtime/files/sha256.h"
 #include "tests/fit/small_training.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -85,6 +86,48 @@ TEST_F(RunFolder, OfARunThatIsDoneHasNothingToGoOnWith) {
       EXPECT_EQ(trainer.weights_digest(), digest);
     }
   }
+}
+
+/// A checkpoint holds them as a run on a GPU writes them; here nothing is timed.
+TEST_F(RunFolder, GivesTheTimedChoicesOfItsNewestCheckpoint) {
+  const auto train = [&](std::int64_t steps) {
+    std::string notes;
+    Trainer trainer = curve_trainer();
+    RunDirectory run(folder_ / "run", EarlierRun::resume);
+    FitOptions options{.steps = steps, .run = &run};
+    options.checkpoint_every = 2;
+    FitCallbacks callbacks;
+    callbacks.note = [&](std::string_view note) { notes += concat(note, "\n"); };
+    fit(trainer, data_, options, callbacks);
+    return notes;
+  };
+  const auto given = [&](EarlierRun earlier) { return RunDirectory(folder_ / "run", earlier).timed_choices(); };
+  train(4);
+  EXPECT_EQ(given(EarlierRun::resume), "");
+  const auto put_choices = [&](const std::string& text) {
+    const std::string checkpoint = in("run", "checkpoints/step-00000004");
+    json manifest = json::parse(contents(checkpoint + "/manifest.json"));
+    manifest["timed_choices"] = text;
+    put(checkpoint + "/manifest.json", manifest.dump());
+    put(checkpoint + "/manifest.json.sha256", runtime::sha256(manifest.dump()) + "  manifest.json\n");
+  };
+  const std::string choices = "timed choices 1\na GPU\nproduct\tway\n";
+  put_choices(choices);
+  EXPECT_EQ(given(EarlierRun::resume), choices);
+  EXPECT_EQ(given(EarlierRun::overwrite), "") << "of a run that does not go on";
+  std::filesystem::create_directory(in("run", "checkpoints/step-00000006"));
+  put(in("run", "checkpoints/step-00000006/manifest.json"), "damaged");
+  EXPECT_EQ(given(EarlierRun::resume), choices);
+  EXPECT_NE(train(6).find("its timed choices (--tune) are not taken: they were made on a GPU, and nothing is timed here; bits may "
+                          "differ from here on"),
+            std::string::npos);
+  EXPECT_EQ(given(EarlierRun::resume), "");
+  std::filesystem::remove_all(in("run", "checkpoints/step-00000006"));
+  put_choices("timed choices 2\n");
+  EXPECT_NE(refusal([&] {
+              given(EarlierRun::resume);
+            }).find("checkpoints/step-00000004': timed choices: they have version 2, this gcomp reads 1"),
+            std::string::npos);
 }
 
 TEST_F(RunFolder, IsRefusedWhereItHoldsARunOrOtherThings) {

@@ -370,8 +370,9 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--no-cudnn", no_cudnn, "CUDA: generated kernels for all convolutions").group(group);
   parser
       .add_mode("--tune", tune, {"off", "on", "full"},
-                "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest: its 8 favourites, or "
-                "with --tune=full all (default --tune=off, which takes neither time nor memory)")
+                "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest, in the cache and in the "
+                "checkpoints of a run: its 8 favourites, or with --tune=full all (default --tune=off, which takes neither time nor "
+                "memory)")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
   parser

@@ -39,16 +39,25 @@ void train_rank(const TrainFlags& flags, const Console& console, const OpenedRan
 
 constexpr std::int64_t kShardsOfRanks = 8;
 
+/// What the run that goes on was begun with; null where it is none, or had no such option.
+nlohmann::json begun_with(const TrainFlags& flags, const char* option) {
+  if (flags.run.run_dir.empty() || !flags.run.resume) return {};
+  std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
+  const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
+  if (!config.is_object() || !config.contains(option) || !config[option].is_object()) return {};
+  return config[option].value("value", nlohmann::json());
+}
+
+void set_config(TrainFlags& flags, const char* option, const nlohmann::json& value, const char* from) {
+  nlohmann::json config = nlohmann::json::parse(flags.config_json);
+  config[option] = {{"value", value}, {"from", from}};
+  flags.config_json = config.dump();
+}
+
 /// Into how many a step is cut where the command line does not say: as the run that goes on was, whoever ran it, else in eight
 /// where there are ranks, be it one, so that their number changes nothing.
 std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
-  if (!flags.run.run_dir.empty() && flags.run.resume) {
-    std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
-    const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
-    if (config.is_object() && config.contains("micro-batches") && config["micro-batches"].is_object())
-      if (const nlohmann::json& value = config["micro-batches"]["value"]; value.is_number_integer())
-        return value.get<std::int64_t>();
-  }
+  if (const nlohmann::json value = begun_with(flags, "micro-batches"); value.is_number_integer()) return value.get<std::int64_t>();
   return has_ranks ? kShardsOfRanks : 1;
 }
 
@@ -59,9 +68,18 @@ void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
   const std::int64_t settled = std::stoll(ranks.from_first(std::to_string(micro_batches_of(flags, has_ranks))));
   if (settled == flags.step.micro_batches) return;
   flags.step.micro_batches = settled;
-  nlohmann::json config = nlohmann::json::parse(flags.config_json);
-  config["micro-batches"] = {{"value", settled}, {"from", has_ranks ? "ranks" : "the run directory"}};
-  flags.config_json = config.dump();
+  set_config(flags, "micro-batches", settled, has_ranks ? "ranks" : "the run directory");
+}
+
+/// A run that began with timed choices goes on with them where the command line does not say otherwise.
+void settle_tuning(TrainFlags& flags, Communicator* communicator) {
+  if (flags.tune_given) return;
+  const nlohmann::json begun = begun_with(flags, "tune");
+  const std::string own = begun == true ? "on" : begun == "full" ? "full" : "";
+  const std::string settled = driver::Ranks(communicator).from_first(own);
+  if (settled.empty()) return;
+  flags.device.tune = settled;
+  set_config(flags, "tune", settled == "on" ? nlohmann::json(true) : nlohmann::json(settled), "the run directory");
 }
 
 /// Of several ranks. The first speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
@@ -101,6 +119,7 @@ class SpeakingRank {
 void train(TrainFlags& flags, Console& console) {
   const OpenedRanks opened = open_ranks(flags.ranks, flags.words);
   settle_micro_batches(flags, opened.communicator.get());
+  settle_tuning(flags, opened.communicator.get());
   if (!opened.communicator || opened.communicator->size() == 1) return train_rank(flags, console, opened);
   const SpeakingRank rank(console, *opened.communicator);
   try {
@@ -200,6 +219,7 @@ Command add_train(ArgumentParser& root, Console& console) {
             flags->seed_given = is_given("--seed");
             flags->out_given = is_given("--out");
             flags->micro_batches_given = is_given("--micro-batches");
+            flags->tune_given = is_given("--tune");
             const nlohmann::json config = config_json(parser, *from_file);
             if (flags->run.print_config) return print_config(config, console);
             flags->config_json = config.dump();

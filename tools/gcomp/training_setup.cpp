@@ -114,6 +114,7 @@ runtime::DeviceOptions TrainingRun::device_options() {
   runtime::DeviceOptions options = flags_.device.parse(console_);
   options.cancelled = [this] { return setting_up_ && interrupt_.signal() != 0; };
   options.communicator = opened_.communicator.get();
+  if (directory_) options.timed_choices = directory_->timed_choices();
   if (flags_.ranks.overlap) options.overlap = true;
   if (flags_.ranks.no_overlap) options.overlap = false;
   if (options.threads == 0 && opened_.on_this_machine > 1)

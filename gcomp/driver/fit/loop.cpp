@@ -265,7 +265,8 @@ void FitLoop::checkpoint(std::int64_t step) {
                        .position = position,
                        .schedule = schedule_state(schedule_),
                        .loop = loop_state(decisions_),
-                       .config = run_ ? settings_of(run_->config) : "{}"};
+                       .config = run_ ? settings_of(run_->config) : "{}",
+                       .timed = runtime::to_text(trainer_.impl().device->timed_choices())};
   checkpoints_->write(trainer_, state, decisions_.best_step == step + 1 ? Standing::best : Standing::ordinary);
   if (run_) note(checkpoints_->poll());  // what goes wrong elsewhere the first rank's thread finds
 }

@@ -55,7 +55,10 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
       fed_(fed_arrays(trainer)) {
   check_options();
   check_data(data, fed_);
-  if (options.eval) trainer.prepare_evaluation();
+  if (options.eval) {
+    share_choices(*trainer.impl().device, trainer.impl().options.device_options.communicator, [&] { trainer.impl().evaluation(); });
+    trainer.prepare_evaluation();
+  }
   if (options.eval)
     check_data(*options.eval, fed_arrays(trainer.impl().evaluation().executable().program(), label_limits(trainer)));
   place();
@@ -189,6 +192,8 @@ void FitLoop::resume() {
     throw UserError(
         concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));
   if (before) check_length(*before, saved.position.steps, where);
+  if (const std::string why = runtime::difference(saved.timed, trainer_.impl().device->timed_choices()); !why.empty())
+    callbacks_.note(concat(where, "its timed choices (--tune) are not taken: ", why, "; bits may differ from here on"));
   adopt(restore(trainer_, *found));
   went_on_ = concat("resumed from '", found->path.string(), "'");
   passed_over_ = found->passed_over;

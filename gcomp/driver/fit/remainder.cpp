@@ -26,6 +26,7 @@ RemainderStep::RemainderStep(Trainer& trainer, std::int64_t rows) {
   std::vector<StepProgram> programs;
   for (runtime::Program& program : compile_step(std::move(made), self.device->target(), self.options.hooks, options.program_limits))
     programs.push_back({std::move(program)});
+  share_choices(*self.device, self.options.device_options.communicator, [&] { time_products(*self.device, programs); });
   step_ = StepPrograms(*self.device, self.memory, std::move(programs), parts,
                        rank_of(self.options.device_options, options.step.sharding));
   for (const std::string& name : self.states.unwritten()) self.states.write(name, model.weights.at(name));

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "gcomp/driver/checkpoint_folder.h"
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
@@ -226,6 +227,9 @@ RunDirectory::~RunDirectory() = default;
 
 const std::string& RunDirectory::path() const { return impl_->path; }
 bool RunDirectory::goes_on() const { return impl_->has_run && impl_->earlier == EarlierRun::resume; }
+std::string RunDirectory::timed_choices() const {
+  return goes_on() ? driver::timed_choices_of(impl_->checkpoints()) : std::string();
+}
 void RunDirectory::set_config(std::string_view json) { impl_->config = json; }
 
 void RunDirectory::log(std::string_view line) {

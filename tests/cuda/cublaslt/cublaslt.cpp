@@ -1,8 +1,12 @@
-// The emulated cuBLASLt: descriptors, two algorithms for each product, and the product as work of a stream of the emulated driver.
+// The emulated cuBLASLt: descriptors, a few algorithms for each product, and the product as work of a stream of the emulated
+// driver.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
+#include <string>
 
 #include "runtime/cuda/cublaslt_api.h"
 #include "tests/cuda/cublaslt/product.h"
@@ -15,6 +19,7 @@
 // The emulated driver's, see driver/exports.h.
 extern "C" int gcompEmulatedQueue(gcomp::runtime::cuda::CUstream stream, const char* label, int (*work)(void*),
                                   void (*release)(void*), void* data);
+extern "C" void gcompEmulatedTook(long long microseconds);
 extern "C" int gcompEmulatedHolds(const void* address, std::size_t bytes);
 
 namespace gcomp::emulated {
@@ -52,7 +57,8 @@ struct Algorithm {
   std::uint64_t product = 0, workspace = 0;
   std::uint32_t alignment[4] = {};
   std::uint32_t epilogue_alignment[2] = {};  // of bias and aux: as those pointers were when it was asked for
-  std::uint64_t unused[3] = {};
+  std::uint64_t number = 0;                  // among those that are offered, from 0
+  std::uint64_t unused[2] = {};
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
@@ -104,12 +110,34 @@ struct Work {
   Operands operands;
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  long long microseconds = 0;
 };
+
+/// How long an algorithm is said to take: the entry of its number in "30,10,20", or the last.
+long long microseconds_of(const Product& product, std::uint64_t number) {
+  const std::string plain = setting("CUBLASLT_TIMES");
+  std::istringstream in(product.epilogue == kEpilogueDefault ? plain : setting("CUBLASLT_EPILOGUE_TIMES", plain));
+  long long microseconds = 0;
+  std::string entry;
+  for (std::uint64_t i = 0; i <= number && std::getline(in, entry, ','); ++i) microseconds = std::stoll(entry);
+  return microseconds;
+}
 
 constexpr int kIllegalAddress = 700;
 
 bool holds(const void* matrix, const Layout& layout) {
   return gcompEmulatedHolds(matrix, static_cast<std::size_t>(layout.extent()) * bytes_of(layout.type)) != 0;
+}
+
+/// Whether its first elements are all alike.
+bool is_constant(const void* matrix, const Layout& layout) {
+  constexpr std::int64_t kLookedAt = 64;
+  const std::size_t width = bytes_of(layout.type);
+  const auto count = static_cast<std::size_t>(std::min(layout.extent(), kLookedAt));
+  const auto* bytes = static_cast<const std::byte*>(matrix);
+  for (std::size_t i = 1; i < count; ++i)
+    if (std::memcmp(bytes, bytes + i * width, width) != 0) return false;
+  return count > 1;
 }
 
 int run_work(void* data) {
@@ -128,6 +156,8 @@ int run_work(void* data) {
     std::memset(work.workspace, 0xff, work.workspace_bytes);
   }
   calls().add("products");
+  if (is_constant(work.operands.a, p.a)) calls().add("products of a constant");
+  gcompEmulatedTook(work.microseconds);
   if (p.epilogue & (kEpilogueSumOfA | kEpilogueSumOfB)) calls().add("products with a bias gradient");
   else if (p.epilogue != kEpilogueDefault) calls().add("products with an epilogue");
   p.run(work.operands);
@@ -294,8 +324,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   results[0].wavesCount = 1;
   *count = 1;
   if (wanted < 2) return CUBLAS_STATUS_SUCCESS;
-  // Another one, of the same numbers, without workspace.
+  // Another one without workspace, of the same numbers unless asked for others.
   results[1] = results[0];
+  algorithm.number = 1;
   algorithm.workspace = results[1].workspaceSize = 0;
   std::memcpy(&results[1].algo, &algorithm, sizeof algorithm);
   *count = 2;
@@ -303,6 +334,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   constexpr int kFavourites = 8;
   if (wanted <= kFavourites) return CUBLAS_STATUS_SUCCESS;
   results[2] = results[0];
+  algorithm.number = 2;
   algorithm.workspace = results[2].workspaceSize = results[0].workspaceSize / 2;
   std::memcpy(&results[2].algo, &algorithm, sizeof algorithm);
   *count = 3;
@@ -318,6 +350,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   auto work = std::make_unique<Work>();
   work->product = product_of(description, a_layout, b_layout, c_layout, d_layout);
   if (const cublasStatus_t status = work->product.check(); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (work->product.epilogue != kEpilogueDefault)
+    if (const auto error = entered("epilogue")) return error;
   Algorithm algorithm;
   std::memcpy(static_cast<void*>(&algorithm), chosen, sizeof algorithm);
   if (algorithm.product != identity_of(work->product) || workspace_bytes < algorithm.workspace) return CUBLAS_STATUS_INVALID_VALUE;
@@ -335,6 +369,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   work->operands = {a, b, c, what.bias, d, what.aux};
   work->workspace = workspace;
   work->workspace_bytes = algorithm.workspace;
+  work->microseconds = microseconds_of(work->product, algorithm.number);
+  constexpr std::int64_t kPartialSums[] = {128, 4, 2};
+  if (integer_setting("CUBLASLT_ORDERS", 0) != 0)
+    work->product.partial_sum = kPartialSums[std::min<std::uint64_t>(algorithm.number, 2)];
   const int error = gcompEmulatedQueue(
       stream, "cublasLtMatmul", run_work, [](void* data) { delete static_cast<Work*>(data); }, work.release());
   return error == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -9,9 +9,6 @@
 namespace gcomp::emulated {
 namespace {
 
-/// Sums of this many products are added up among themselves first, as every fast library does in one form or another.
-constexpr std::int64_t kPartialSum = 128;
-
 DType dtype_of(cudaDataType type) {
   switch (type) {
     case CUDA_R_64F: return DType::f64;
@@ -47,10 +44,10 @@ std::vector<T> dense(const std::byte* matrix, const Layout& layout, bool transpo
 
 template <class T>
 void add_products(const T* __restrict a, const T* __restrict b, T* __restrict row, T* __restrict part, std::int64_t n,
-                  std::int64_t k) {
-  for (std::int64_t first = 0; first < k; first += kPartialSum) {
+                  std::int64_t k, std::int64_t partial_sum) {
+  for (std::int64_t first = 0; first < k; first += partial_sum) {
     std::fill(part, part + n, T(0));
-    for (std::int64_t at = first; at < std::min(k, first + kPartialSum); ++at)
+    for (std::int64_t at = first; at < std::min(k, first + partial_sum); ++at)
       for (std::int64_t j = 0; j < n; ++j) part[j] += a[at] * b[at * n + j];
     for (std::int64_t j = 0; j < n; ++j) row[j] += part[j];
   }
@@ -97,7 +94,7 @@ void run_as(const Product& p, const Operands& operands) {
     std::byte* d = const_cast<std::byte*>(batch_of(operands.d, p.d, batch));
     for (std::int64_t i = 0; i < m; ++i) {
       std::fill(row.begin(), row.end(), T(0));
-      add_products(a.data() + i * k, b.data(), row.data(), part.data(), n, k);
+      add_products(a.data() + i * k, b.data(), row.data(), part.data(), n, k, p.partial_sum);
       for (std::int64_t j = 0; j < n; ++j) {
         double value = p.alpha * static_cast<double>(row[static_cast<std::size_t>(j)]);
         if (p.beta != 0) value += p.beta * load_as_double(dtype_of(p.c.type), c, p.c.position(i, j));

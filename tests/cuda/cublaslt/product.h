@@ -61,6 +61,7 @@ struct Product {
   std::uint32_t epilogue = kEpilogueDefault;
   std::int64_t aux_leading = 0, aux_batch_stride = 0;
   double alpha = 1, beta = 0;
+  std::int64_t partial_sum = 128;  ///< products that are added up among themselves first, as every fast library does in some form
 
   /// CUBLAS_STATUS_SUCCESS, or why the real library would refuse, as far as it is emulated.
   cublasStatus_t check() const;

@@ -63,7 +63,7 @@ void Context::finish(Stream& stream, std::uint64_t position) {
     Item item = std::move(stream.queue.front());
     stream.queue.pop_front();
     if (item.wait) finish(*item.wait);
-    if (item.reached) item.reached->reached = std::chrono::steady_clock::now();
+    if (item.reached) item.reached->reached = now();
     if (item.operation.run && sticky == CUDA_SUCCESS) sticky = item.operation.run();
     ++stream.done;
   }

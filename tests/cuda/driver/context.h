@@ -5,6 +5,7 @@
 // not happened. In a graph, nodes that nothing orders run in the reverse of the order in which they were captured.
 #pragma once
 
+#include <chrono>
 #include <list>
 #include <memory>
 #include <string>
@@ -19,7 +20,9 @@ struct ContextOptions {
   std::uint64_t memory = 0;
   std::byte poison{0xff};
   bool delayed = false;
-  bool races = false;  ///< run each kernel twice, forwards and backwards, and compare all memory
+  bool races = false;                        ///< run each kernel twice, forwards and backwards, and compare all memory
+  bool told_times = false;                   ///< work takes the time that it says, and none by itself
+  std::chrono::microseconds kernel_time{0};  ///< then, of each kernel
 };
 
 struct Context {
@@ -47,6 +50,11 @@ struct Context {
   CUresult fail(CUresult error, const std::string& reason);
 
   std::shared_ptr<Stream> add_stream(unsigned flags);
+  /// What events measure by.
+  std::chrono::steady_clock::time_point now() const {
+    return options.told_times ? std::chrono::steady_clock::time_point(worked) : std::chrono::steady_clock::now();
+  }
+
   void remove_stream(const std::shared_ptr<Stream>& stream) { streams.remove(stream); }
 
   const int device;
@@ -56,7 +64,8 @@ struct Context {
   std::list<std::shared_ptr<Stream>> streams;    ///< all others
   std::vector<std::weak_ptr<Capture>> captures;  ///< those not ended
   CUresult sticky = CUDA_SUCCESS;
-  bool library_loaded = false;  ///< whether a library has queued work, and so has loaded its kernels
+  bool library_loaded = false;          ///< whether a library has queued work, and so has loaded its kernels
+  std::chrono::microseconds worked{0};  ///< as work has said
   cuda_shim::Emulator emulator;
 
  private:

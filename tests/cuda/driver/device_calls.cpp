@@ -1,6 +1,7 @@
 // Initialisation, errors, GPUs and their primary contexts.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/cuda/driver/exports.h"
 
@@ -54,6 +55,7 @@ CUresult attribute(const Driver& d, CUdevice_attribute which, int& value) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return value = 16, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
       return value = static_cast<int>(integer_setting("COMPUTE_MODE", CU_COMPUTEMODE_DEFAULT)), CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return value = kSecondLevelCache, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return value = d.compute.major, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return value = d.compute.minor, CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return value = most_shared_memory(d.compute), CUDA_SUCCESS;
@@ -204,9 +206,15 @@ int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void*), v
     context.library_loaded = true;
     return context.queue(target, {label, [&context, kept, work, name = std::string(label)] {
                                     const int error = work(kept.get());
+                                    context.worked += std::exchange(driver().taken, {});
                                     return error == 0 ? CUDA_SUCCESS : context.fail(static_cast<CUresult>(error), name + " failed");
                                   }});
   });
+}
+
+void gcompEmulatedTook(long long microseconds) {
+  const std::lock_guard lock(driver().mutex);
+  driver().taken += std::chrono::microseconds(microseconds);
 }
 
 void gcompEmulatedProgress() {

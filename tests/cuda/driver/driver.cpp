@@ -13,7 +13,9 @@ ContextOptions options_by_environment() {
   return {.memory = bytes_setting("MEMORY", kMemory),
           .poison = static_cast<std::byte>(integer_setting("POISON", 0xff)),
           .delayed = setting("ORDER") == "delayed",
-          .races = integer_setting("RACES", 0) != 0};
+          .races = integer_setting("RACES", 0) != 0,
+          .told_times = !setting("CUBLASLT_TIMES").empty(),
+          .kernel_time = std::chrono::microseconds(integer_setting("KERNEL_TIME", 0))};
 }
 
 /// As CUDA reads it: numbers up to the first that is none of a GPU; unset means all.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -48,6 +49,7 @@ struct Driver {
 
   std::recursive_mutex mutex;
   Calls calls;
+  std::chrono::microseconds taken{0};  ///< as the work that runs now says
   ContextOptions options;
   Version version, compute;
   std::vector<int> visible;  ///< numbers of the GPUs that CUDA_VISIBLE_DEVICES leaves
@@ -70,6 +72,8 @@ struct Driver {
   std::map<std::string, std::int64_t> figures() const;
 };
 
+/// Bytes of each GPU's second-level cache, for what asks; nothing is cached.
+inline constexpr int kSecondLevelCache = 1 << 20;
 /// The most shared memory that a block can ask for, by compute capability (CUDA C++ Programming Guide, table of capabilities).
 int most_shared_memory(const Version& compute);
 

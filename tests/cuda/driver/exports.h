@@ -17,6 +17,8 @@ GCOMP_CUDA_DRIVER_FUNCTIONS(GCOMP_DECLARE)
 /// `release` frees `data` when neither can happen again.
 GCOMP_EXPORT int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void* data), void (*release)(void* data),
                                     void* data);
+/// Has the work that runs now have taken so long, where times are told.
+GCOMP_EXPORT void gcompEmulatedTook(long long microseconds);
 /// Runs all that is queued, as a device does by itself in the end; from any thread.
 GCOMP_EXPORT void gcompEmulatedProgress();
 /// Of the GPU whose context is current; an error where none is.

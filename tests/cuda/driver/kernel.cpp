@@ -117,6 +117,7 @@ CUresult run(Context& context, const Memory& host, Calls& calls, KernelLaunch& l
     if (context.options.races) run_twice(context, launch.kernel->function, call);
     else context.emulator.launch(launch.kernel->function, call);
   } catch (const Error& error) { return context.fail(CUDA_ERROR_LAUNCH_FAILED, where + error.what()); }
+  context.worked += context.options.kernel_time;
   std::string damage = context.memory.damage();
   if (damage.empty()) damage = host.damage();
   return damage.empty() ? CUDA_SUCCESS : context.fail(CUDA_ERROR_ILLEGAL_ADDRESS, where + damage);

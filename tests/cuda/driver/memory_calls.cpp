@@ -168,6 +168,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes,
     if (!target) return CUDA_ERROR_INVALID_HANDLE;
     if (bytes == 0) return CUDA_SUCCESS;
     if (!device_holds(d, pointer(to), bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > kSecondLevelCache) d.calls.add("memsets beyond the cache");
     Context& context = *target->context;
     return context.queue(target, {"a memset", [&context, to, value, bytes] {
                                     if (!context.memory.holds(pointer(to), bytes))
