@@ -39,8 +39,9 @@ StepLabel label_of(const runtime::Program& program, const runtime::Step& step, b
       [](const runtime::ConvolutionCall& call) {
         return StepLabel{convolution_name(call), true};
       },
-      [](const runtime::AttentionCall& call) {
-        return StepLabel{std::string(name_of(call.kind)), true};
+      [&](const runtime::AttentionCall& call) {
+        if (!call.generated_is_faster) return StepLabel{std::string(name_of(call.kind)), true};
+        return StepLabel{program.kernels[static_cast<std::size_t>(call.generated.back().kernel)].name, false};
       },
       [](const runtime::CollectiveCall& call) {
         return StepLabel{std::string(name_of(call.kind)), false};
