@@ -100,9 +100,10 @@ struct DeviceOptions {
   /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
   /// other last digits; what is remembered gives the same ones again.
   Tuning tune = Tuning::off;
-  bool use_cublaslt = true;  ///< else the generated products
-  bool use_cudnn = true;     ///< where it is found, for convolutions; else the generated ones
-  bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
+  bool use_cublaslt = true;   ///< else the generated products
+  bool use_cudnn = true;      ///< where it is found, for convolutions and attention; else the generated ones
+  bool prefer_cudnn = false;  ///< also to generated kernels that are expected to be faster
+  bool check_steps = false;   ///< wait after each step of a program, so that an error names the step; slow
 };
 
 }  // namespace gcomp

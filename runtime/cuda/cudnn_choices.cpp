@@ -74,7 +74,8 @@ std::vector<std::shared_ptr<const CudnnAttention>> CudnnChoices::attentions() {
   for (std::size_t i = 0; i < found.size(); ++i) {
     const AttentionCall* call = call_of(i);
     if (!call) continue;
-    if (call->kind == AttentionKind::gradient && (call->generated_is_faster || !taken.contains(call->top))) continue;
+    const bool ours = call->generated_is_faster && !options_.prefer_cudnn;
+    if (call->kind == AttentionKind::gradient && (ours || !taken.contains(call->top))) continue;
     found[i] = attention(*call);
     if (call->kind == AttentionKind::forward && found[i]) taken.insert(call->top);
     if (call->kind == AttentionKind::gradient && !found[i]) refused.insert(call->top);

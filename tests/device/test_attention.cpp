@@ -82,8 +82,7 @@ class AttentionInBf16 {
     lower_unexpanded(graph_);
   }
 
-  void run(bool use_libraries) {
-    const std::unique_ptr<runtime::Device> device = open_device_under_test(use_libraries);
+  void run(const std::unique_ptr<runtime::Device>& device) {
     const runtime::Program program = codegen::generate(graph_, passes::plan_memory(graph_, {.alignment = 256}), device->target());
     runtime::validate(program);
     const auto executable = device->load(program, device->allocate_states());
@@ -116,7 +115,7 @@ constexpr double kStatistics = 1e-4, kRounded = 0x1p-7;  // of rows in f32, and 
 // the gradients.
 TEST(DeviceAttention, HasAGradientOfItsOwnBehindALibrarysForwardPass) {
   AttentionInBf16 attention({outruns_library()});
-  attention.run(/*use_libraries=*/true);
+  attention.run(open_device_under_test(/*use_libraries=*/true));
   ASSERT_EQ(attention.names[1], "outruns_library.top");
   ASSERT_EQ(attention.names[2], "outruns_library.sum");
   const bool by_library = attention.found[2].at(0) == 1;
@@ -131,12 +130,20 @@ TEST(DeviceAttention, HasAGradientOfItsOwnBehindALibrarysForwardPass) {
   for (std::size_t i = 0; i < attention.names.size(); ++i) attention.expect_near(i, i == 1 || i == 2 ? kStatistics : kRounded);
 }
 
+// Asked for the library wherever it takes a call, the gradient is its own too: nobody fills sums with ones.
+TEST(DeviceAttention, IsOfTheLibraryWhereThatIsPreferred) {
+  AttentionInBf16 attention({outruns_library()});
+  attention.run(open_device_under_test(/*use_libraries=*/true, runtime::MatmulPrecision::strict, /*prefer_cudnn=*/true));
+  EXPECT_NE(attention.found[2].at(0), 1);
+  for (std::size_t i = 3; i < attention.names.size(); ++i) attention.expect_near(i, kRounded);
+}
+
 // Several warps with a head's keys; a ctest entry runs it with the emulated threads in both orders.
 TEST(DeviceAttention, GradientsOfFewKeysRepeatTheirBits) {
   std::vector<AttentionCase> cases = short_attention_cases();
   std::erase_if(cases, [](const AttentionCase& c) { return c.keys <= 32 || c.keys > 200 || c.queries > 200; });
   AttentionInBf16 attention(cases);
-  attention.run(/*use_libraries=*/false);
+  attention.run(open_device_under_test(/*use_libraries=*/false));
   for (std::size_t i = 3 * cases.size(); i < attention.names.size(); ++i) attention.expect_near(i, 2 * kRounded);
 }
 
