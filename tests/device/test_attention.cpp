@@ -8,7 +8,9 @@
 #include <random>
 
 #include "codegen/generate.h"
+#include "ir/builder.h"
 #include "ir/interpret.h"
+#include "ir/ops/table.h"
 #include "passes/memory/plan_memory.h"
 #include "runtime/validate.h"
 #include "tests/codegen/attention_graphs.h"
@@ -74,7 +76,8 @@ TEST(DeviceAttention, IsRoundedToTf32WhereThatIsAskedFor) {
 /// What an attention in bf16 gives, twice.
 class AttentionInBf16 {
  public:
-  explicit AttentionInBf16(const std::vector<AttentionCase>& cases) : graph_(attention_graph(DType::bf16, cases)) {
+  explicit AttentionInBf16(const std::vector<AttentionCase>& cases) : AttentionInBf16(attention_graph(DType::bf16, cases)) {}
+  explicit AttentionInBf16(ir::Graph graph) : graph_(std::move(graph)) {
     std::mt19937 random(5);
     for (const ir::Value* input : graph_.inputs()) values_.emplace(input->name, random_tensor(input->type, -1, 1, random));
     expected = ir::interpret(graph_, values_).outputs;
@@ -136,6 +139,28 @@ TEST(DeviceAttention, IsOfTheLibraryWhereThatIsPreferred) {
   attention.run(open_device_under_test(/*use_libraries=*/true, runtime::MatmulPrecision::strict, /*prefer_cudnn=*/true));
   EXPECT_NE(attention.found[2].at(0), 1);
   for (std::size_t i = 3; i < attention.names.size(); ++i) attention.expect_near(i, kRounded);
+}
+
+/// Attention whose dy repeats along the first and the last of three dimensions of the batch: no two strides describe that.
+ir::Graph repeated_gradient() {
+  ir::Graph graph("g");
+  ir::Builder b(graph);
+  const Shape shape{2, 3, 2, 5, 16};
+  const auto matrix = [&](const char* name) { return b.input({DType::bf16, shape}, name); };
+  const ir::Var q = matrix("q"), k = matrix("k"), v = matrix("v");
+  const ir::Var dy = b.broadcast(b.input({DType::bf16, {3, 5, 16}}, "dy"), shape, {1, 3, 4});
+  const std::vector<ir::Var> forward = b.apply_many(ir::ops::kAttention, {q, k, v});
+  const ir::Var delta = b.sum(b.cast(dy, DType::f32) * b.cast(forward[0], DType::f32), {4});
+  const auto gradients = b.apply_many(ir::ops::kAttentionGradient, {q, k, v, dy, forward[0], forward[1], forward[2], delta});
+  for (const ir::Var& result : {forward[0], gradients[0], gradients[1], gradients[2]}) graph.outputs().push_back(result.value);
+  return graph;
+}
+
+// The forward pass is one that a library could take, its gradient is not.
+TEST(DeviceAttention, IsAllOfOursWhereAKernelReadsItsRows) {
+  AttentionInBf16 attention(repeated_gradient());
+  attention.run(open_device_under_test(/*use_libraries=*/true));
+  for (std::size_t i = 0; i < attention.names.size(); ++i) attention.expect_near(i, kRounded);
 }
 
 // Several warps with a head's keys; a ctest entry runs it with the emulated threads in both orders.
