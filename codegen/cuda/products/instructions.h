@@ -3,6 +3,7 @@
 //   convolution, large tile    3.3 to 32.7 (weights' gradient 12.0), small tile 5.1 to 64 (13.1)
 //   matmul, large tile         2.9 to 5.4, small tile 4.3 to 9.9
 //   attention, width 64        forward 8.5 to 13.2, queries' gradient 5.1 to 12.4, keys' 7.7 to 14.0
+//   over few keys, width 64    gradient 3.5 to 8.0, its loops in one; each is counted for itself below
 //   the same in TF32           forward 8.2 to 9.5, queries' gradient 5.8 to 8.1, keys' 7.2 to 9.2
 #pragma once
 
