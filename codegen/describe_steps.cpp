@@ -57,12 +57,15 @@ std::string what(const Program&, const ConvolutionCall& call) {
 }
 
 std::string what(const Program& program, const AttentionCall& call) {
-  std::string kernels;
-  for (const KernelLaunch& launch : call.generated)
-    kernels += concat(kernels.empty() ? "" : ", ", program.kernels[static_cast<std::size_t>(launch.kernel)].name);
-  return concat(runtime::name_of(call.kind), " [", extents_text(call.batch), "] ", call.queries, "x", call.keys, ", ", call.width,
-                call.width == call.value_width ? "" : concat(" and ", call.value_width), call.causal ? ", causal " : " ",
-                name_of(call.dtype), ", else ", kernels);
+  std::string before;
+  const auto name = [&](const KernelLaunch& launch) { return program.kernels[static_cast<std::size_t>(launch.kernel)].name; };
+  for (std::size_t i = 0; i + 1 < call.generated.size(); ++i) before += concat(name(call.generated[i]), ", ");
+  const std::string last = name(call.generated.back());
+  const std::string shape = concat(" [", extents_text(call.batch), "] ", call.queries, "x", call.keys, ", ", call.width,
+                                   call.width == call.value_width ? "" : concat(" and ", call.value_width),
+                                   call.causal ? ", causal " : " ", name_of(call.dtype));
+  if (call.generated_is_faster) return concat(last, " after ", before, runtime::name_of(call.kind), shape);
+  return concat(runtime::name_of(call.kind), shape, ", else ", before, last);
 }
 
 std::string what(const Program&, const CollectiveCall& call) {
@@ -100,7 +103,10 @@ StepShare share_of(const Step& step) {
         return StepShare{
             .product = true, .generated_launches = call.generated.launches.size(), .workspace = call.generated.workspace_bytes};
       },
-      [](const AttentionCall& call) { return StepShare{.generated_launches = call.generated.size()}; },
+      [](const AttentionCall& call) {
+        const std::size_t generated = call.generated.size();
+        return StepShare{.launches = call.generated_is_faster ? generated : std::size_t{1}, .generated_launches = generated};
+      },
       [](const CollectiveCall&) { return StepShare(); });
 }
 

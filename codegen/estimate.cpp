@@ -228,19 +228,20 @@ StepEstimate library_attention_estimate(const AttentionCall& call, const DeviceR
       .limit = Limit::tensor_cores};
 }
 
-/// An attention by the library where it has a share, else by the generated kernels.
+/// An attention by the library where it has a share and is not slower, else by the generated kernels, which a library's forward
+/// pass costs a memset more.
 StepEstimate attention_estimate(const AttentionCall& call, const StepCost& cost, const DeviceRates& rates,
                                 const EstimateOptions& options) {
   check_internal(cost.generated.size() == call.generated.size(), call.origin, ": counted ", cost.generated.size(), " of ",
                  call.generated.size(), " launches");
-  if (rates.attention_share > 0) return library_attention_estimate(call, rates);
-  StepEstimate made;
-  const double share = 1 / number(static_cast<std::int64_t>(call.generated.size()));
+  if (rates.attention_share > 0 && !call.generated_is_faster) return library_attention_estimate(call, rates);
+  StepEstimate made{.seconds = rates.attention_share > 0 ? rates.launch_seconds : 0};
+  double longest = 0;
   for (std::size_t i = 0; i < call.generated.size(); ++i) {
     const KernelWork work{Family::attention, cost.generated[i]};
-    const StepEstimate one =
-        kernel_estimate(call.generated[i], work, cost.bytes * share, cost.flops * share, call.dtype, rates, options);
-    if (one.seconds > made.seconds) made.limit = one.limit, made.waves = one.waves;
+    // Their arithmetic is in what was counted.
+    const StepEstimate one = kernel_estimate(call.generated[i], work, cost.generated_bytes.at(i), 0, call.dtype, rates, options);
+    if (one.seconds > longest) longest = one.seconds, made.limit = one.limit, made.waves = one.waves;
     made.seconds += one.seconds;
   }
   return made;

@@ -20,6 +20,7 @@ struct StepCost {
   double after_bytes = 0;  ///< of `bytes`, what that launch moves
   std::vector<Traffic> generated = {},
                        generated_tf32 = {};  ///< of each launch of a call's members of these names, or of a launch's tf32
+  std::vector<double> generated_bytes = {};  ///< of an attention's `generated`, what each launch moves
 
   /// At the better of what its arithmetic and its bytes allow.
   double seconds(const DeviceRates& rates) const { return std::max(flops / rates.flops(dtype), bytes / rates.copy_bytes); }

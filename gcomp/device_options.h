@@ -104,9 +104,10 @@ struct DeviceOptions {
   /// is remembered, and is not taken where GPU, driver or library are others: fit() says so then. Throws UserError where it is no
   /// such text. "" for none.
   std::string timed_choices;
-  bool use_cublaslt = true;  ///< else the generated products
-  bool use_cudnn = true;     ///< where it is found, for convolutions; else the generated ones
-  bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
+  bool use_cublaslt = true;   ///< else the generated products
+  bool use_cudnn = true;      ///< where it is found, for convolutions and attention; else the generated ones
+  bool prefer_cudnn = false;  ///< also to generated kernels that are expected to be faster
+  bool check_steps = false;   ///< wait after each step of a program, so that an error names the step; slow
 };
 
 }  // namespace gcomp

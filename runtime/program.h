@@ -216,8 +216,8 @@ inline constexpr std::size_t kAttentionBatches = 2;  ///< dimensions of an Atten
 /// j from query i where j > i. Views of one element in a row are [batch..., queries or keys, width or value_width].
 ///
 /// Who computes the forward kind decides what it leaves of each row of scores: generated kernels the maximum in `top` and the sum
-/// of exp(score - maximum) in `sum`, a library the logarithm of the sum of exp(score) in `top` and nothing in `sum`. Whoever
-/// computes the gradient reads the one or the other, so that one decides for both.
+/// of exp(score - maximum) in `sum`, a library the logarithm of the sum of exp(score) in `top` and nothing in `sum`. A library's
+/// gradient reads what a library left. Generated kernels read either, where `sum` is first filled with ones behind a library.
 struct AttentionCall {
   AttentionKind kind = AttentionKind::forward;
   DType dtype = DType::bf16;
@@ -230,6 +230,7 @@ struct AttentionCall {
   int top = 0, sum = 0;       ///< dense f32 buffers [batch..., queries]
   std::vector<KernelLaunch> generated = {};
   std::string origin;
+  bool generated_is_faster = false;  ///< than a library is expected to be, by the shape of a gradient: then no library is asked
 
   bool operator==(const AttentionCall&) const = default;
 };

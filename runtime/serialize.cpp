@@ -287,6 +287,7 @@ void encode(const AttentionCall& call, proto::Step* step) {
   out->set_sum(call.sum);
   for (const KernelLaunch& launch : call.generated) encode(launch, out->add_generated());
   out->set_origin(call.origin);
+  out->set_generated_is_faster(call.generated_is_faster);
 }
 
 AttentionCall decode(const proto::AttentionCall& in) {
@@ -310,7 +311,8 @@ AttentionCall decode(const proto::AttentionCall& in) {
                      .top = in.top(),
                      .sum = in.sum(),
                      .generated = {},
-                     .origin = in.origin()};
+                     .origin = in.origin(),
+                     .generated_is_faster = in.generated_is_faster()};
   for (const proto::KernelLaunch& launch : in.generated()) call.generated.push_back(decode(launch));
   return call;
 }

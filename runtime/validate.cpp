@@ -317,6 +317,8 @@ void validate_step(const Program& program, const AttentionCall& call, std::strin
                "' is ", to_string(buffer.type), ", wanted the elements of ", to_string(TensorType{DType::f32, rows}));
   }
   check_user(!call.generated.empty(), where, ": an attention without kernels");
+  check_user(call.kind == AttentionKind::gradient || !call.generated_is_faster, where,
+             ": an attention whose kernels come before a library's, wanted a gradient");
   for (const KernelLaunch& launch : call.generated) {
     validate_step(program, launch, where);
     check_user(launch.fault == 0, where, ": an attention that raises a fault");

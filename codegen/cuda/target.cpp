@@ -146,7 +146,8 @@ bool add_product(ProgramBuilder& program, const Node& node) {
 void add_attention(ProgramBuilder& program, const Node& node) {
   std::vector<runtime::KernelLaunch> launches;
   std::vector<StepCost> costs;
-  for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
+  const int architecture = architecture_of(program.target());
+  for (const AttentionLaunch& launch : attention_launches(node, architecture)) {
     runtime::Segment segment;
     for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
     runtime::KernelLaunch made{
@@ -155,7 +156,7 @@ void add_attention(ProgramBuilder& program, const Node& node) {
     launches.push_back(std::move(made));
     costs.push_back(launch.cost);
   }
-  if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers())) {
+  if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers(), architecture)) {
     // A library sums delta by itself.
     if (const Value* delta = attention_operands(node).delta; auto taken = delta ? program.take_back(delta, node) : std::nullopt) {
       launches.insert(launches.begin(), std::move(taken->launch));
@@ -163,7 +164,10 @@ void add_attention(ProgramBuilder& program, const Node& node) {
     }
     call->generated = std::move(launches);
     StepCost cost = program.cost_of_step(*call);
-    for (const StepCost& one : costs) cost.generated.push_back(one.work.traffic);
+    for (const StepCost& one : costs) {
+      cost.generated.push_back(one.work.traffic);
+      cost.generated_bytes.push_back(one.bytes);
+    }
     return program.add_step(*std::move(call), std::move(cost));
   }
   for (std::size_t i = 0; i < launches.size(); ++i) program.add_step(std::move(launches[i]), std::move(costs[i]));

@@ -2,8 +2,19 @@
 
 #include <set>
 
+#include "runtime/shared_use.h"
+
 namespace gcomp::runtime::cuda {
 namespace {
+
+/// Buffers of steps that know nothing of what a library leaves of an attention's rows.
+std::set<int> read_by_kernels(const Program& program) {
+  std::set<int> read;
+  for (const Step& step : program.steps)
+    if (!std::holds_alternative<AttentionCall>(step))
+      for (const int buffer : buffers_of(step)) read.insert(buffer);
+  return read;
+}
 
 /// Whose attention the library was measured to compute faster than generated kernels do; on others it ties with them, or wants
 /// knobs of its own to repeat its bits.
@@ -69,12 +80,15 @@ std::vector<std::shared_ptr<const CudnnAttention>> CudnnChoices::attentions() {
   std::vector<std::shared_ptr<const CudnnAttention>> found(program_.steps.size());
   if (!session_.cudnn || !gains_from_library_attention(session_.context->gpu())) return found;
   const auto call_of = [&](std::size_t step) { return std::get_if<AttentionCall>(&program_.steps[step]); };
-  std::set<int> taken;  // rows that a forward call by the library leaves
+  const std::set<int> read = read_by_kernels(program_);  // as by the gradient of a batch that no two strides describe
+  std::set<int> taken;                                   // rows that a forward call by the library leaves
   std::set<int> refused;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const AttentionCall* call = call_of(i);
     if (!call) continue;
-    if (call->kind == AttentionKind::gradient && !taken.contains(call->top)) continue;
+    if (read.contains(call->top) || read.contains(call->sum)) continue;
+    const bool ours = call->generated_is_faster && !options_.prefer_cudnn;
+    if (call->kind == AttentionKind::gradient && (ours || !taken.contains(call->top))) continue;
     found[i] = attention(*call);
     if (call->kind == AttentionKind::forward && found[i]) taken.insert(call->top);
     if (call->kind == AttentionKind::gradient && !found[i]) refused.insert(call->top);

@@ -22,7 +22,7 @@ class CudnnChoices {
 
   /// Null, with a line to the log, where generated kernels compute the convolution.
   std::shared_ptr<const CudnnConvolution> convolution(const ConvolutionCall& call);
-  /// Of each step, likewise. The library computes both of an attention and its gradient, or neither.
+  /// Of each step, likewise. Where the library computes no gradient that it is asked for, it leaves the forward pass too.
   std::vector<std::shared_ptr<const CudnnAttention>> attentions();
   /// Keeps what was found of the plans.
   void save() { proof_.save(); }

@@ -123,6 +123,7 @@ inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;
   ROW(CUresult, cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, std::size_t bytes, CUstream stream))                           \
   ROW(CUresult, cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))                     \
   ROW(CUresult, cuMemsetD8Async, (CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream))                       \
+  ROW(CUresult, cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))                           \
   ROW(CUresult, cuModuleLoadDataEx, (CUmodule * module, const void* image, unsigned count, CUjit_option* options, void** values)) \
   ROW(CUresult, cuModuleUnload, (CUmodule module))                                                                                \
   ROW(CUresult, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))                                  \

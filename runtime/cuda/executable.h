@@ -78,6 +78,7 @@ class CudaExecutable final : public Executable {
   MatmulBuffers library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const;
   void queue_convolution(const ConvolutionCall& call, const CudnnConvolution& library, int slot);
   void queue_attention(const AttentionCall& call, const CudnnAttention& library, int slot);
+  void queue_ones(const AttentionCall& call, int slot);
   void queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin, int slot);
   void queue_collective(const CollectiveCall& call, int slot);
   void queue_step(std::size_t step, int slot);

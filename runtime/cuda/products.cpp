@@ -67,11 +67,13 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, std::sp
     : library_(program.steps.size()),
       convolutions_(program.steps.size()),
       attentions_(program.steps.size()),
+      follows_library_(program.steps.size()),
       generated_(program.steps.size()),
       after_(program.steps.size()),
       tf32_(options.precision == MatmulPrecision::tf32) {
   CudnnChoices cudnn(session, program, options);
   attentions_ = cudnn.attentions();
+  std::set<int> left;  // rows by a library
   const auto plan_matmul = [&](std::size_t i, const MatmulCall& call) {
     library_[i] = plan_library(session, program, call, kernel_binary, options, tuning);
     const bool on_the_way = call.epilogue && (library_[i] ? library_[i]->has_epilogue() : call.epilogue->generated);
@@ -96,7 +98,9 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, std::sp
           if (!convolutions_[i]) return require_a_way(i, generated_for(call, options.precision), call.origin);
           workspace_bytes_ = std::max(workspace_bytes_, packed_bytes(call) + convolutions_[i]->workspace_bytes());
         },
-        [&](const AttentionCall&) {
+        [&](const AttentionCall& call) {
+          if (!attentions_[i]) follows_library_[i] = left.contains(call.top);
+          else if (call.kind == AttentionKind::forward) left.insert(call.top);
           if (attentions_[i]) workspace_bytes_ = std::max(workspace_bytes_, attentions_[i]->workspace_bytes());
         },
         [](const CollectiveCall&) {});

@@ -31,6 +31,8 @@ class ProductPlan {
   const CudnnConvolution* convolution(std::size_t step) const { return convolutions_[step].get(); }
   /// Null where the step is no attention, or one that generated kernels compute.
   const CudnnAttention* attention(std::size_t step) const { return attentions_[step].get(); }
+  /// Whether the step is the gradient, by generated kernels, of an attention that a library computed.
+  bool follows_library(std::size_t step) const { return follows_library_[step]; }
   /// Null where the step is no product, or one that a library computes.
   const GeneratedProduct* generated(std::size_t step) const { return generated_[step]; }
   /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
@@ -44,6 +46,7 @@ class ProductPlan {
   std::vector<std::unique_ptr<CublasLtMatmul>> library_;               // of each step
   std::vector<std::shared_ptr<const CudnnConvolution>> convolutions_;  // of each step; equal ones share theirs
   std::vector<std::shared_ptr<const CudnnAttention>> attentions_;      // likewise
+  std::vector<bool> follows_library_;                                  // of each step
   std::vector<const GeneratedProduct*> generated_;                     // within the program
   std::vector<const KernelLaunch*> after_;                             // likewise
   std::int64_t workspace_bytes_ = 0;

@@ -1,5 +1,6 @@
 // How each kind of step is queued on the executable's stream.
 #include <algorithm>
+#include <bit>
 
 #include "runtime/cuda/cudnn_choices.h"
 #include "runtime/cuda/executable.h"
@@ -28,6 +29,7 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
       },
       [&](const AttentionCall& call) {
         if (const CudnnAttention* library = products_.attention(step)) return queue_attention(call, *library, slot);
+        if (products_.follows_library(step)) queue_ones(call, slot);
         for (const KernelLaunch& launch : call.generated) queue_launch(step, launch, slot);
       },
       [&](const CollectiveCall& call) { queue_collective(call, slot); });
@@ -57,6 +59,13 @@ void CudaExecutable::queue_convolution(const ConvolutionCall& call, const CudnnC
 void CudaExecutable::queue_attention(const AttentionCall& call, const CudnnAttention& library, int slot) {
   const AttentionBuffers buffers = attention_buffers(call, [&](int buffer) { return memory_->address(buffer, slot); });
   library.queue(call, buffers, memory_->workspace(), stream());
+}
+
+/// Into the sums of a forward pass whose library left the logarithms of sums alone: exp(score - logarithm) / 1.
+void CudaExecutable::queue_ones(const AttentionCall& call, int slot) {
+  const std::int64_t rows = program().buffers[static_cast<std::size_t>(call.sum)].type.elements();
+  GCOMP_CUDA(driver(), call.origin, cuMemsetD32Async, memory_->address(call.sum, slot), std::bit_cast<unsigned>(1.0f),
+             static_cast<std::size_t>(rows), stream());
 }
 
 void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, int slot) {

@@ -185,6 +185,46 @@ std::vector<AttentionCase> attention_cases() {
   };
 }
 
+std::vector<AttentionCase> short_attention_cases() {
+  const auto of = [](std::string label, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t value_width) {
+    return AttentionCase{.label = std::move(label),
+                         .batch = {1, 2},
+                         .queries = queries,
+                         .keys = keys,
+                         .width = width,
+                         .value_width = value_width,
+                         .attributes = {{"scale", 0.2}}};
+  };
+  std::vector<AttentionCase> all = {of("short_1", 1, 1, 64, 64),
+                                    of("short_17", 17, 17, 64, 64),
+                                    of("short_197", 197, 197, 64, 64),
+                                    of("short_200", 200, 200, 30, 50),
+                                    of("short_256", 256, 256, 64, 64),
+                                    of("short_causal", 197, 197, 64, 48),
+                                    of("short_causal_17", 17, 17, 64, 64),
+                                    of("short_few_queries", 5, 130, 16, 64),
+                                    of("short_many_queries", 150, 33, 41, 23),
+                                    of("short_queries_of_tiles", 64, 96, 48, 48),
+                                    of("short_causal_wide", 40, 161, 33, 16),
+                                    of("short_causal_high", 161, 40, 16, 64)};
+  for (AttentionCase& c : all) c.attributes.set("causal", c.label.find("causal") != std::string::npos);
+  AttentionCase packed = of("short_packed", 70, 70, 64, 64), first = of("short_sequence_first", 197, 197, 64, 64);
+  packed.layout = AttentionLayout::packed;
+  first.layout = AttentionLayout::sequence_first;
+  all.insert(all.end(), {std::move(packed), std::move(first)});
+  return all;
+}
+
+AttentionCase outruns_library() {
+  return {.label = "outruns_library",
+          .batch = {11, 12},
+          .queries = 19,
+          .keys = 19,
+          .width = 32,
+          .value_width = 32,
+          .attributes = {{"scale", 0.25}}};
+}
+
 namespace {
 
 /// q, k and v of a case, made of inputs that are added to `inputs`.
@@ -309,6 +349,11 @@ std::vector<LabelledGraph> attention_graphs() {
   std::vector<LabelledGraph> all;
   for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     LabelledGraph made{concat("attention.", name_of(dtype)), attention_graph(dtype, attention_cases()), -1, 1, 1};
+    lower_unexpanded(made.graph);
+    all.push_back(std::move(made));
+  }
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    LabelledGraph made{concat("short_attention.", name_of(dtype)), attention_graph(dtype, short_attention_cases()), -1, 1, 1};
     lower_unexpanded(made.graph);
     all.push_back(std::move(made));
   }

@@ -30,12 +30,16 @@ struct AttentionCase {
   AttentionLayout layout = AttentionLayout::matrices;
 };
 std::vector<AttentionCase> attention_cases();
+/// Those of few keys, as gradients in 16 bits have a kernel of their own for: each number of warps, tiles that end within, and with
+/// `outruns_library` heads enough that it computes even where a library is at hand.
+std::vector<AttentionCase> short_attention_cases();
+AttentionCase outruns_library();
 
 /// Results y (in the order of its layout), top, sum of each case and the gradients of its inputs are outputs, their names beginning
 /// with its label.
 ir::Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases);
 
-/// All cases in each float dtype, lowered, with attention and its gradient as nodes.
+/// All cases in each float dtype, those of few keys in 16 bits, lowered, with attention and its gradient as nodes.
 std::vector<LabelledGraph> attention_graphs();
 
 /// Lowered for a target, a CUDA one where none is said.

@@ -64,7 +64,7 @@ std::vector<const AttentionCall*> calls_of(const runtime::Program& program) {
 }
 
 TEST(AttentionCalls, HoldTheKernelsThatALibraryReplaces) {
-  const codegen::CountedProgram made = program_of({});
+  const codegen::CountedProgram made = program_of({.queries = 257, .keys = 257});
   ASSERT_EQ(made.program.steps.size(), 2u) << "the sum over dy * y is among the gradient's kernels";
   const auto calls = calls_of(made.program);
   ASSERT_EQ(calls.size(), 2u);
@@ -77,7 +77,7 @@ TEST(AttentionCalls, HoldTheKernelsThatALibraryReplaces) {
   EXPECT_EQ(gradient.sum, forward.sum);
   EXPECT_EQ(gradient.y.buffer, forward.y.buffer);
   EXPECT_EQ(gradient.batch, std::vector<std::int64_t>{6}) << "neighbours in memory are one dimension";
-  EXPECT_EQ(gradient.dk.batch_strides, std::vector<std::int64_t>{8 * 16});
+  EXPECT_EQ(gradient.dk.batch_strides, std::vector<std::int64_t>{257 * 16});
   EXPECT_EQ(gradient.dk.row_stride, 16);
   EXPECT_EQ(gradient.scale, 0.25);
   EXPECT_TRUE(gradient.causal);
@@ -94,8 +94,54 @@ TEST(AttentionCalls, AreForSixteenBitsWithoutAMaskAlone) {
 TEST(AttentionCalls, ASumThatIsReadElsewhereStays) {
   const codegen::CountedProgram made = program_of({.shows_delta = true});
   ASSERT_EQ(calls_of(made.program).size(), 2u);
-  EXPECT_EQ(calls_of(made.program)[1]->generated.size(), 2u);
+  EXPECT_EQ(calls_of(made.program)[1]->generated.size(), 1u);
   EXPECT_GE(made.program.steps.size(), 3u);
+}
+
+// One launch for dq, dk and dv behind the sum over dy * y.
+TEST(AttentionCalls, HaveOneKernelForTheGradientsOfFewKeys) {
+  const auto launches = [](const AttentionNodes& n) { return calls_of(program_of(n).program)[1]->generated.size(); };
+  EXPECT_EQ(launches({.queries = 1000, .keys = 256, .width = 64}), 2u);
+  EXPECT_EQ(launches({.keys = 257}), 3u);
+  EXPECT_EQ(launches({.width = 65}), 3u);
+}
+
+// What a library was measured to take longer for is ours where it is there too, decided by shape alone.
+TEST(AttentionCalls, SayWhereTheyAreFasterThanALibrary) {
+  const auto faster = [](const AttentionNodes& n) {
+    const codegen::CountedProgram made = program_of(n);
+    EXPECT_FALSE(calls_of(made.program)[0]->generated_is_faster) << "a forward pass";
+    return calls_of(made.program)[1]->generated_is_faster;
+  };
+  EXPECT_TRUE(faster({.batch = {128, 12}, .queries = 197, .keys = 197, .width = 64, .causal = false}));
+  EXPECT_TRUE(faster({.batch = {11, 12}, .queries = 9, .keys = 256, .width = 32, .causal = false}));
+  EXPECT_TRUE(faster({.batch = {11, 12}, .queries = 96, .keys = 96, .width = 64, .causal = false}));
+  EXPECT_FALSE(faster({.batch = {128, 12}, .queries = 128, .keys = 128, .width = 64, .causal = false})) << "a library's whole tile";
+  EXPECT_FALSE(faster({.batch = {128, 12}, .queries = 256, .keys = 256, .width = 64, .causal = false}));
+  EXPECT_FALSE(faster({.batch = {11, 12}, .queries = 96, .keys = 96, .width = 16, .causal = false}));
+  EXPECT_FALSE(faster({.batch = {131}, .queries = 197, .keys = 197, .width = 64, .causal = false}));
+  EXPECT_FALSE(faster({.batch = {11, 12}, .queries = 197, .keys = 197, .width = 64, .causal = true}));
+  EXPECT_FALSE(faster({.batch = {11, 12}, .queries = 197, .keys = 257, .width = 64, .causal = false}));
+  EXPECT_FALSE(faster({.batch = {11, 12}, .width = 72, .causal = false}));
+}
+
+// Each of the launches takes what it would as a step of its own, and the library's rows are made ready by a memset.
+TEST(AttentionCalls, ThatAreFasterAreEstimatedAsTheyRun) {
+  const codegen::CountedProgram made = program_of({.batch = {128, 12}, .queries = 197, .keys = 197, .width = 64, .causal = false});
+  const AttentionCall& call = *calls_of(made.program)[1];
+  const codegen::StepCost& cost = made.costs[1];
+  ASSERT_EQ(call.generated.size(), 2u);
+  double alone = codegen::kH200.launch_seconds;
+  for (std::size_t i = 0; i < 2; ++i)
+    alone += codegen::estimate(call.generated[i],
+                               {.bytes = cost.generated_bytes.at(i), .dtype = DType::bf16, .work = {{}, cost.generated.at(i)}},
+                               codegen::kH200, {})
+                 .seconds;
+  EXPECT_NEAR(codegen::estimate(call, cost, codegen::kH200, {}).seconds, alone, 1e-12);
+  const double rows = 1536 * 197.0, matrix = 2 * rows * 64;
+  EXPECT_EQ(cost.generated_bytes, (std::vector<double>{2 * matrix + 4 * rows, 7 * matrix + 3 * 4 * rows}));
+  // Five products of whole warps of 32 keys and of 16 queries.
+  EXPECT_EQ(cost.generated[1].mma_flops, 5 * 2 * 64.0 * 1536 * 224 * 208);
 }
 
 // Five products for two, and the scores of whole tiles of 128 on and below the diagonal written and read.

@@ -10,6 +10,7 @@
 #include "codegen/cuda/product_parts.h"
 #include "codegen/cuda/products/products.h"
 #include "codegen/cuda/target.h"
+#include "ir/ops/table.h"
 #include "ir/text/parse.h"
 #include "runtime/cuda/nvrtc.h"
 #include "tests/codegen/attention_graphs.h"
@@ -200,6 +201,28 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
   return sources_of(table);
 }
 
+/// Gradients over few keys, for each number of warps, with heads of `width`, causal or not; the forward passes are not among them.
+Sources short_gradient_sources(int architecture, DType dtype, std::initializer_list<std::int64_t> widths = {16, 48, 64}) {
+  codegen::KernelTable table(codegen::cuda::kTarget);
+  for (const std::int64_t width : widths)
+    for (std::int64_t warps = 1; warps <= 8; ++warps) {
+      const std::int64_t keys = 32 * warps - (warps == 7 ? 27 : warps % 4);  // ViT's 197, and ends within and at a warp's
+      ir::Graph graph = attention_graph(dtype, {{.label = "a",
+                                                 .batch = {2, 12},
+                                                 .queries = warps == 1 ? 1000 : keys,
+                                                 .keys = keys,
+                                                 .width = width,
+                                                 .value_width = width,
+                                                 .attributes = {{"causal", warps % 2 == 0}},
+                                                 .layout = AttentionLayout::cross}});
+      lower_unexpanded(graph);
+      for (const auto& node : graph.nodes())
+        if (node->op == &ir::ops::kAttentionGradient)
+          for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) table.add_text(launch.kernel.text);
+    }
+  return sources_of(table);
+}
+
 /// Of what is generated for one of kBetween, every fourth kernel: another one for each of them.
 Sources turn_of(std::size_t which, const Sources& all) {
   Sources turn;
@@ -329,6 +352,15 @@ TEST_F(CudaCubins, AttentionInTf32) {
   };
   compile(sources({32, 64, 80, 128})(90), "sm_90");
   compile_in_turns(sources({64}));
+}
+
+// Eight warps share the registers of a multiprocessor.
+TEST_F(CudaCubins, GradientsOverFewKeys) {
+  const Sources all = short_gradient_sources(90, DType::bf16);
+  EXPECT_EQ(all.kernels, 24) << "one for each width and number of warps";
+  compile(all, "sm_90");
+  compile(short_gradient_sources(80, DType::f16, {64}), "sm_80");
+  compile_in_turns([](int architecture) { return short_gradient_sources(architecture, DType::bf16, {64}); });
 }
 
 TEST_F(CudaCubins, SomeAttentionForEveryArchitecture) {

@@ -9,7 +9,7 @@ bool on_real_gpu() {
   return value && std::string_view(value) == "device";
 }
 
-std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries, runtime::MatmulPrecision precision) {
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries, runtime::MatmulPrecision precision, bool prefer_cudnn) {
   runtime::DeviceOptions options;
   if (on_real_gpu()) {
     options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
@@ -18,6 +18,7 @@ std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries, runt
     for (const runtime::LibraryKind kind : runtime::kAllLibraries) options.libraries.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
   }
   options.use_cublaslt = options.use_cudnn = use_libraries;
+  options.prefer_cudnn = prefer_cudnn;
   options.precision = precision;
   return runtime::open_device(runtime::TargetKind::cuda, options);
 }

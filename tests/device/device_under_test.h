@@ -13,6 +13,7 @@ bool on_real_gpu();
 runtime::Device& device_under_test();
 /// Another one.
 std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries,
-                                                        runtime::MatmulPrecision precision = runtime::MatmulPrecision::strict);
+                                                        runtime::MatmulPrecision precision = runtime::MatmulPrecision::strict,
+                                                        bool prefer_cudnn = false);
 
 }  // namespace gcomp::tests

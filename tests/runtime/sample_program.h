@@ -107,7 +107,8 @@ inline Program sample_program() {
           .top = 13,
           .sum = 14,
           .generated = {{.kernel = 0, .segments = {{{12, 13}, 0, 1}}, .grid = {4, 128, 0}, .fault = 0, .origin = "/attention"}},
-          .origin = "/attention"},
+          .origin = "/attention",
+          .generated_is_faster = true},
   };
   p.faults = {"index out of range", "division by zero"};
   p.arena_bytes = 2496;

@@ -267,6 +267,8 @@ TEST(Validate, EachRuleRefuses) {
       {"statistics of rows", [](Program& p) { attention(p).sum = 12; },
        "step 3: buffer 'heads' is bf16[2,3,40], wanted the elements of f32[2,3]"},
       {"attention without kernels", [](Program& p) { attention(p).generated.clear(); }, "step 3: an attention without kernels"},
+      {"who is faster at a forward pass", [](Program& p) { attention(p).kind = AttentionKind::forward; },
+       "step 3: an attention whose kernels come before a library's, wanted a gradient"},
       {"a kernel of attention", [](Program& p) { attention(p).generated[0].kernel = 2; }, "step 3: kernel index 2"},
       {"a fault of attention", [](Program& p) { attention(p).generated[0].fault = 1; }, "step 3: an attention that raises a fault"},
   };

@@ -245,7 +245,8 @@ class Bench {
   void report(Timing timing, std::span<const TimedProgram> programs, const std::string& device) const {
     std::vector<ProfiledStep> profile;
     if (flags_.profile)
-      profile = profile_of(programs.front().executable->program(), costs_, nanoseconds_, flags_.steps, flags_.device.tf32);
+      profile = profile_of(programs.front().executable->program(), costs_, nanoseconds_, flags_.steps,
+                           {flags_.device.tf32, flags_.device.prefer_cudnn});
     report_profile(console_, profile);
     std::vector<double>& milliseconds = timing.milliseconds;
     std::sort(milliseconds.begin(), milliseconds.end());

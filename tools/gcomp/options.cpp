@@ -367,7 +367,11 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory").group(group);
   parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
   parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
-  parser.add_flag("--no-cudnn", no_cudnn, "CUDA: generated kernels for all convolutions").group(group);
+  parser.add_flag("--no-cudnn", no_cudnn, "CUDA: generated kernels for all convolutions and all attention").group(group);
+  parser
+      .add_flag("--prefer-cudnn", prefer_cudnn,
+                "CUDA: cuDNN also for what a generated kernel is expected to compute faster, gradients of attention over few keys")
+      .group(group);
   parser
       .add_mode("--tune", tune, {"off", "on", "full"},
                 "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest, in the cache and in the "
@@ -400,6 +404,8 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;
   options.use_cudnn = !no_cudnn;
+  if (no_cudnn && prefer_cudnn) usage("--prefer-cudnn with --no-cudnn");
+  options.prefer_cudnn = prefer_cudnn;
   options.tune = tune == "full" ? Tuning::all : tune == "on" ? Tuning::favourites : Tuning::off;
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });

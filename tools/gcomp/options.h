@@ -60,7 +60,7 @@ struct DeviceOptions {
   int threads = 0;
   double compiler_timeout = 300;
   bool no_cache = false, portable_bits = false, winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false,
-       check_steps = false;
+       prefer_cudnn = false, check_steps = false;
 
   void add(ArgumentParser& parser);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }

@@ -27,11 +27,11 @@ struct StepLabel {
   bool product = false;
 };
 
-StepLabel label_of(const runtime::Program& program, const runtime::Step& step, bool tf32) {
+StepLabel label_of(const runtime::Program& program, const runtime::Step& step, const ProfiledDevice& device) {
   return runtime::visit_step(
       step,
       [&](const runtime::KernelLaunch& launch) {
-        return StepLabel{program.kernels[static_cast<std::size_t>(kernel_of(launch, tf32).kernel)].name, false};
+        return StepLabel{program.kernels[static_cast<std::size_t>(kernel_of(launch, device.tf32).kernel)].name, false};
       },
       [](const runtime::MatmulCall& call) {
         return StepLabel{matmul_name(call), true};
@@ -39,8 +39,9 @@ StepLabel label_of(const runtime::Program& program, const runtime::Step& step, b
       [](const runtime::ConvolutionCall& call) {
         return StepLabel{convolution_name(call), true};
       },
-      [](const runtime::AttentionCall& call) {
-        return StepLabel{std::string(name_of(call.kind)), true};
+      [&](const runtime::AttentionCall& call) {
+        if (!call.generated_is_faster || device.prefer_cudnn) return StepLabel{std::string(name_of(call.kind)), true};
+        return StepLabel{program.kernels[static_cast<std::size_t>(call.generated.back().kernel)].name, false};
       },
       [](const runtime::CollectiveCall& call) {
         return StepLabel{std::string(name_of(call.kind)), false};
@@ -53,13 +54,13 @@ double rate(double work, double time) { return time > 0 ? work / time : 0; }
 }  // namespace
 
 std::vector<ProfiledStep> profile_of(const runtime::Program& program, std::span<const codegen::StepCost> costs,
-                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs, bool tf32) {
+                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs, const ProfiledDevice& device) {
   check_internal(costs.size() == program.steps.size() && nanoseconds.size() == program.steps.size(), "profile of ",
                  program.steps.size(), " steps from ", costs.size(), " costs and ", nanoseconds.size(), " times");
   std::vector<ProfiledStep> profile;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const double microseconds = static_cast<double>(nanoseconds[i]) / 1e3 / static_cast<double>(runs);
-    StepLabel label = label_of(program, program.steps[i], tf32);
+    StepLabel label = label_of(program, program.steps[i], device);
     profile.push_back({std::move(label.what), origin_of(program.steps[i]), microseconds, costs[i], label.product});
   }
   std::stable_sort(profile.begin(), profile.end(),

@@ -21,10 +21,14 @@ struct ProfiledStep {
   bool product = false;         ///< a matmul or convolution, which a library may compute
 };
 
-/// Dearest first. `costs` and `nanoseconds` have an entry for each step; the latter are sums over `runs` runs. `tf32`: the device
-/// may round to it.
+/// What was asked of the device that decides which kernels ran.
+struct ProfiledDevice {
+  bool tf32 = false, prefer_cudnn = false;
+};
+
+/// Dearest first. `costs` and `nanoseconds` have an entry for each step; the latter are sums over `runs` runs.
 std::vector<ProfiledStep> profile_of(const runtime::Program& program, std::span<const codegen::StepCost> costs,
-                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs, bool tf32);
+                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs, const ProfiledDevice& device);
 
 /// A line of results for each step: its time, its share, and FLOP/s of products or bytes a second of kernels.
 void report_profile(const Console& console, const std::vector<ProfiledStep>& profile);

@@ -10,11 +10,16 @@ TESTS_OF_A_SHARD = 16  # at most, in `parity`
 NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # (filter of test_device, tests of a shard): every path of the emitter, attention, what follows products, convolutions.
-SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("*Epilogues.*", 4), ("DeviceConvolutions.*", 1))
+SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("DeviceAttention.GradientsOfFewKeys*", 1),
+             ("*Epilogues.*", 4), ("DeviceConvolutions.*", 1))
 # Generated products at a size that takes the large tiles, which no test of test_device does: with FMA, with tensor cores.
 LARGE_PRODUCT, LARGE_PRODUCT_ROWS = "matmul", 1536
 LARGE_PRODUCT_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}
 SANITIZER_LIMIT = 540
+# A network whose attention has few keys: by whom its gradient is computed, and what asks for that.
+FEW_KEYS, FEW_KEYS_ROWS = "vit_b_16", 128
+FEW_KEYS_WAYS = {"ours": [], "cuDNN's": ["--prefer-cudnn"]}
+FEW_KEYS_LIMIT = 240
 PROFILED = (("gpt2", "bf16"), ("resnet50", "bf16"))
 NCU_LIMIT = 480
 BENCH_LIMIT = 6 * 3600
@@ -89,6 +94,18 @@ def filled(call, network):
     return ["sh", "-c", script, call.python, filler, call.payload.folder / MODELS, network]
 
 
+def attention(call):
+    """A profile of the same steps for each way."""
+    models, found = call.payload.folder / MODELS, []
+    for way, options in FEW_KEYS_WAYS.items():
+        command = [call.payload.program("gcomp"), "bench", models / f"{FEW_KEYS}.onnx", "--data", models / f"{FEW_KEYS}.npz", "--loss",
+                   "cross_entropy", "--optimizer", "adamw", "--batch", FEW_KEYS_ROWS, "--steps", 20, "--warmup", 5, "--device", "cuda",
+                   "--precision", "bf16", "--profile", *options]
+        found.append(Shard("attention", f"gradient {way}", [*filled(call, FEW_KEYS), *command], FEW_KEYS_LIMIT,
+                           left_out=models_missing(call)))
+    return found
+
+
 def bench(call):
     """Figures of different devices never meet in one table."""
     gpu = file_name(call.gpu.split(",")[0])
@@ -110,4 +127,4 @@ def ncu(call):
     return found
 
 
-PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "sanitizer": sanitizer, "bench": bench, "ncu": ncu}
+PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "attention": attention, "sanitizer": sanitizer, "bench": bench, "ncu": ncu}

@@ -8,6 +8,7 @@
 #include "codegen/attention_shape.h"
 #include "codegen/cuda/attention_fma_kit.h"
 #include "codegen/cuda/attention_mma_kit.h"
+#include "codegen/cuda/attention_short_gradient.h"
 #include "codegen/cuda/attention_stream.h"
 #include "codegen/cuda/attention_tf32_kit.h"
 #include "codegen/cuda/product_mma.h"
@@ -15,6 +16,7 @@
 #include "codegen/cuda/products/instructions.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
+#include "codegen/program_builder.h"
 #include "ir/matrices.h"
 #include "ir/ops/table.h"
 #include "ir/packed_bits.h"
@@ -25,9 +27,11 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kWidest = 256, kWidest64 = 128;   // of a head: what its tiles leave of 48 KiB of shared memory
-constexpr std::int64_t kWide = 128;                      // above it the sums of one matrix take half of a thread's registers
-constexpr std::int64_t kCountablePositions = 1ll << 30;  // positions and tiles: their sums fit 31 bits
+constexpr std::int64_t kWidest = 256, kWidest64 = 128;      // of a head: what its tiles leave of 48 KiB of shared memory
+constexpr std::int64_t kWide = 128;                         // above it the sums of one matrix take half of a thread's registers
+constexpr std::int64_t kShortWidth = 64, kShortKeys = 256;  // of a gradient whose blocks own whole heads
+constexpr std::int64_t kShortQueries = 16;                  // that it computes at a time
+constexpr std::int64_t kCountablePositions = 1ll << 30;     // positions and tiles: their sums fit 31 bits
 
 /// Tiles of the FMA kit for heads of up to `width`: what fits 48 KiB with rows padded by a vector of 16 bytes.
 struct FmaTile {
@@ -47,7 +51,8 @@ struct Kit {
   int blocks = 1;        ///< that shall find registers on one multiprocessor
   double mma_flops = 0;  ///< of one instruction of the tensor cores, a warp's; 0 for FMA
   bool is_tf32 = false;
-  bool holds_left = false;  ///< the kit's kHoldsLeft
+  bool holds_left = false;        ///< the kit's kHoldsLeft
+  std::int64_t shared_bytes = 0;  ///< of dynamic shared memory, in which a short gradient works
 };
 constexpr double kRightBytes = 256;  ///< of an instruction's operand: 16 x 8 of 16 bits, 8 x 8 of 32
 
@@ -119,11 +124,17 @@ std::optional<Kit> tf32_kit_for(DType dtype, std::int64_t width, bool backward, 
              .holds_left = padded <= 64};
 }
 
-const std::string& attention_text(bool tf32) {
-  static const std::string text = concat(kProductMma, "#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kAttentionStream,
-                                         kAttentionFmaKit, kAttentionMmaKit, "#endif\n");
-  static const std::string with_tf32 = concat(text, kProductTf32, kAttentionTf32Kit);
-  return tf32 ? with_tf32 : text;
+/// A header of kernels that may stand in one source with others.
+std::string guarded(std::string_view name, std::string_view text) {
+  return concat("#ifndef GC_ATTENTION_", name, "\n#define GC_ATTENTION_", name, "\n", text, "#endif\n");
+}
+
+const std::string& attention_text(const Kit& kit) {
+  static const std::string stream = concat(kProductMma, guarded("STREAM", kAttentionStream)),
+                           mma = guarded("MMA", kAttentionMmaKit), streamed = concat(stream, guarded("FMA", kAttentionFmaKit), mma),
+                           with_tf32 = concat(streamed, kProductTf32, kAttentionTf32Kit),
+                           with_short = concat(stream, mma, guarded("SHORT", kAttentionShort));
+  return kit.shared_bytes > 0 ? with_short : kit.is_tf32 ? with_tf32 : streamed;
 }
 
 /// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
@@ -195,15 +206,16 @@ struct Launching {
     for (const Touched& result : results) add(result, "");
     const auto kernel = [&](const Kit& kit) {
       return AttentionKernel{
-          concat(attention_text(kit.is_tf32), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks,
-                 ") ", kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", work.shared,
-                 " shared;\n", sizes_text(sizes, attributes, dtype()), "  ", work.function, "(shared, sizes", arguments, ");\n}\n"),
-          {.blocks = blocks_of(kit, work), .threads = kit.threads}};
+          concat(attention_text(kit), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks, ") ",
+                 kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n", shared_text(kit, work),
+                 sizes_text(sizes, attributes, dtype()), "  ", work.function, "(shared, sizes", arguments, ");\n}\n"),
+          {.blocks = blocks_of(kit, work), .threads = kit.threads, .shared_bytes = static_cast<std::int32_t>(kit.shared_bytes)}};
     };
     made.kernel = kernel(kits.exact);
     made.cost.flops = (work.dot_flops + work.mix_flops + kRowOps) * attention_pairs(sizes, attributes.flag("causal"));
     made.cost.dtype = dtype();
-    made.cost.work = {Family::attention, traffic(kits.exact, work)};
+    made.cost.work = {Family::attention,
+                      kits.exact.shared_bytes > 0 ? short_traffic(kits.exact, work, made.cost.bytes) : traffic(kits.exact, work)};
     if (kits.tf32) {
       made.tf32 = kernel(*kits.tf32);
       made.cost.generated_tf32 = {traffic(*kits.tf32, work)};
@@ -213,6 +225,12 @@ struct Launching {
 
   DType dtype() const { return operands.q->type.dtype; }
   std::int64_t blocks_of(const Kit& kit, const Work& work) const { return sizes.batches * quotient_up(work.rows, kit.own); }
+  static std::string shared_text(const Kit& kit, const Work& work) {
+    if (kit.shared_bytes == 0) return concat("  __shared__ Kit::", work.shared, " shared;\n");
+    return concat("  static_assert(sizeof(Kit::", work.shared, ") == ", kit.shared_bytes, ", \"as the launch has it\");\n",
+                  "  extern __shared__ uint4 gc_short[];\n  Kit::", work.shared, "& shared = *(Kit::", work.shared,
+                  "*)gc_short;\n");
+  }
 
   /// A block computes whole tiles, on the diagonal too, and reads what it streams from the second cache.
   Traffic traffic(const Kit& kit, const Work& work) const {
@@ -238,7 +256,57 @@ struct Launching {
     made.cache_waits = blocks * kit.threads * std::max(pairs / blocks / own / count_of(kit.stream), 1.0);
     return made;
   }
+
+  /// A block computes all of its warps' keys with 16 queries at a time, under the causal mask too: the first keys' warp decides. It
+  /// reads everything once, first what it waits for, then each tile while the one before is computed.
+  Traffic short_traffic(const Kit& kit, const Work& work, double bytes) const {
+    const double pairs = count_of(sizes.batches * kit.own * round_up(sizes.queries, kShortQueries)),
+                 tiles = count_of(quotient_up(sizes.queries, kit.stream));
+    Traffic made;
+    made.l2_bytes = bytes;
+    made.mma_flops = (work.dot_flops + work.mix_flops) * pairs;
+    const double width = work.mix_flops / 6;
+    made.instructions = pairs / (32 * 32) * 32 * short_gradient_instructions(width, count_of(kit.own) / 32);
+    // Of 32 keys and 16 queries: six operands for each 16 columns and for dq another three, of 512 bytes; then what dq is made of.
+    made.l1_bytes = pairs * (width * 9 / 16 + 2);
+    made.waits = count_of(sizes.batches) * kit.threads;
+    made.cache_waits = made.waits * tiles;
+    return made;
+  }
 };
+
+/// The kit of a gradient whose blocks own whole heads, where it takes them: its sums fit the registers of eight warps.
+std::optional<Kit> short_kit_for(const Launching& l, int architecture) {
+  constexpr std::int64_t kTile = 32, kWarpKeys = 32;
+  const AttentionShape& s = l.sizes;
+  const std::int64_t wider = std::max(s.width, s.value_width), element = static_cast<std::int64_t>(size_of(l.dtype()));
+  if (!uses_tensor_cores(l.dtype()) || architecture < 80 || l.operands.mask || l.operands.kept || wider > kShortWidth ||
+      s.keys > kShortKeys)
+    return std::nullopt;
+  const std::int64_t width = round_up(wider, 16), warps = quotient_up(s.keys, kWarpKeys), keys = warps * kWarpKeys;
+  const std::int64_t row = (width + 8) * element, scores = (kTile + 8) * element;  // as the kit's kPitch and kScorePitch
+  return Kit{.type = concat("gc_short_kit<", storage_type_text(l.dtype()), ", ", width, ", ", warps, ">"),
+             .own = keys,
+             .stream = kTile,
+             .threads = static_cast<int>(32 * warps),
+             .mma_flops = kMmaFlops,
+             .shared_bytes = keys * row + 4 * kTile * row + keys * std::max(2 * scores, row) + 6 * kTile * 4};
+}
+
+/// Whether the short gradient is expected to be faster than cuDNN's where both are at hand (Hopper, runtime/cuda/README.md), by
+/// shape alone. For 1,536 heads of 64 elements and 197 positions, which are two tiles of 128 for it, cuDNN's gradient that repeats
+/// its bits took 363 us on an H200 (bench/results), 91 for each tile of 128 x 128 and 1.31 times its estimate. Of ours and the sum
+/// of dy * y the estimate says 253, and 93 for 128 positions; of 32 elements 195 where 1.31 times the library's is 243, and 72 for
+/// 62; of 16 it is longer. So ours is taken for more than 16 elements where it computes at most 7/8 of the library's whole tiles.
+/// Not under the causal mask, where the library leaves out what this kernel waits for, nor for fewer heads than multiprocessors.
+bool outruns_library(const Launching& l, int architecture) {
+  constexpr std::int64_t kFewestHeads = 132, kNarrow = 16, kLibraryTile = 128;
+  const std::optional<Kit> kit = short_kit_for(l, architecture);
+  if (!kit || l.attributes.flag("causal") || l.sizes.batches < kFewestHeads || l.sizes.width <= kNarrow) return false;
+  const std::int64_t pairs = kit->own * round_up(l.sizes.queries, kShortQueries),
+                     tiles = round_up(l.sizes.keys, kLibraryTile) * round_up(l.sizes.queries, kLibraryTile);
+  return 8 * pairs <= 7 * tiles;
+}
 
 }  // namespace
 
@@ -254,7 +322,7 @@ bool takes_attention(const Node& node) {
          s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
 }
 
-std::optional<runtime::AttentionCall> attention_call(const Node& node, const BufferOf& buffer_of) {
+std::optional<runtime::AttentionCall> attention_call(const Node& node, const BufferOf& buffer_of, int architecture) {
   const AttentionOperands o = attention_operands(node);
   const DType dtype = o.q->type.dtype;
   const AttentionShape s = attention_shape(node, o.mask);
@@ -280,7 +348,8 @@ std::optional<runtime::AttentionCall> attention_call(const Node& node, const Buf
                               .dk = {},
                               .dv = {},
                               .generated = {},
-                              .origin = origin_of(node)};
+                              .origin = origin_of(node),
+                              .generated_is_faster = !forward && outruns_library({s, attributes, o}, architecture)};
   for (const BatchDimension& dimension : s.batch) call.batch.push_back(dimension.extent);
   std::size_t number = 0;
   const auto view = [&](const Matrix& m, const Value* value) {
@@ -325,6 +394,10 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
     return {l.launch({"gc_attention<Kit>", "Forward", s.queries, 2 * width, 2 * value_width, kAttentionForward}, kits, inputs,
                      {results[0], all_of(r[1]), all_of(r[2])})};
   for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
+  if (const std::optional<Kit> whole = short_kit_for(l, architecture)) {
+    const double padded = count_of(round_up(wider, 16));
+    return {l.launch({"gc_attention_short_gradient<Kit>", "Shared", s.keys, 4 * padded, 6 * padded}, {*whole}, inputs, results)};
+  }
   Kits keys = kits;
   keys.exact.blocks = 1;  // the sums of two matrices take all registers
   const double dots = 2 * (width + value_width);

@@ -2,7 +2,9 @@
 //
 //   %y, %top, %sum = attention %q, %k, %v        ->  one launch
 //   %dq, %dk, %dv = attention_gradient ...       ->  two launches: one owns queries, one owns keys; no atomics. Three for heads of
-//                                                    more than 128 elements on tensor cores, where dk and dv have one each
+//                                                    more than 128 elements on tensor cores, where dk and dv have one each; one of
+//                                                    up to 256 keys and heads of up to 64 elements in 16 bits, whose blocks own
+//                                                    whole heads (sm_80 and later, no mask, no dropout)
 //
 // In f16 and bf16 without a mask the launches stand within an AttentionCall, which a library may take instead.
 //
@@ -38,8 +40,8 @@ struct AttentionLaunch {
   StepCost cost;
 };
 /// What a library may compute in place of the launches, which it lacks; nothing where no library knows such a node: other than f16
-/// and bf16, with a mask or dropout, or over a batch that no two strides describe.
-std::optional<runtime::AttentionCall> attention_call(const ir::Node& node, const BufferOf& buffer_of);
+/// and bf16, with a mask or dropout, or over a batch that no two strides describe. `architecture` as below.
+std::optional<runtime::AttentionCall> attention_call(const ir::Node& node, const BufferOf& buffer_of, int architecture);
 /// The launches of a node that takes_attention() accepts. `architecture` is that of the target: 90 for sm_90.
 std::vector<AttentionLaunch> attention_launches(const ir::Node& node, int architecture);
 

@@ -112,6 +112,24 @@ GC_DEVICE void gc_drop_weights(const gc_attention_sizes& s, const Kept* kept, in
   }
 }
 
+// The vector from `column` on in a row of a matrix [rows, width]; zeros outside.
+template <class Kit, int kVector>
+GC_DEVICE void gc_fetch_part(gc_vector<typename Kit::T, kVector>& values, const typename Kit::T* from,
+                             const gc_attention_view& view, int row, int column, int rows, int width) {
+  typedef typename Kit::T T;
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) values.at[e] = T();
+  if (row >= rows) return;
+  const T* line = from + view.at(row, column);
+  if (view.vector_width % kVector == 0) {
+    if (column < width) gc_move_vector(&values, (const gc_vector<T, kVector>*)line);
+  } else {
+#pragma unroll
+    for (int e = 0; e < kVector; ++e)
+      if (column + e < width) values.at[e] = line[e];
+  }
+}
+
 // Rows [first, first + kRows) of a matrix [rows, width] to shared memory, in lines of kPitch; zeros outside.
 template <class Kit, int kRows>
 GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, const gc_attention_view& view, int first, int rows,
@@ -125,18 +143,7 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, c
     const int vector = (int)threadIdx.x + i * Kit::kThreads, row = vector / kVectors, column = vector % kVectors * kVector;
     if (kRows * kVectors % Kit::kThreads != 0 && row >= kRows) break;
     gc_vector<T, kVector> values;
-#pragma unroll
-    for (int e = 0; e < kVector; ++e) values.at[e] = T();
-    if (first + row < rows) {
-      const T* line = from + view.at(first + row, column);
-      if (view.vector_width % kVector == 0) {
-        if (column < width) gc_move_vector(&values, (const gc_vector<T, kVector>*)line);
-      } else {
-#pragma unroll
-        for (int e = 0; e < kVector; ++e)
-          if (column + e < width) values.at[e] = line[e];
-      }
-    }
+    gc_fetch_part<Kit>(values, from, view, first + row, column, rows, width);
     Kit::put(to + row * Kit::kPitch + column, values);
   }
 }

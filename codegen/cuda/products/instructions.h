@@ -3,6 +3,7 @@
 //   convolution, large tile    3.3 to 32.7 (weights' gradient 12.0), small tile 5.1 to 64 (13.1)
 //   matmul, large tile         2.9 to 5.4, small tile 4.3 to 9.9
 //   attention, width 64        forward 8.5 to 13.2, queries' gradient 5.1 to 12.4, keys' 7.7 to 14.0
+//   over few keys, width 64    gradient 3.5 to 8.0, its loops in one; each is counted for itself below
 //   the same in TF32           forward 8.2 to 9.5, queries' gradient 5.8 to 8.1, keys' 7.2 to 9.2
 #pragma once
 
@@ -40,5 +41,14 @@ struct AttentionInstructions {
 };
 inline constexpr AttentionInstructions kAttentionForward{8.5, 8.2, 1.98}, kAttentionQueryGradient{5.1, 5.8, 2.54},
     kAttentionKeyGradient{7.7, 7.2, 2.62};
+
+/// Of a warp of a gradient over few keys (attention/short_gradient.h), for its 32 keys and 32 queries; `width` is a multiple of 16.
+/// Counted block by block in the machine code for sm_90 of widths 16, 32, 48 and 64: twice 111 and 23 for each 16 columns in the
+/// loop over 16 queries without its edges, 130 for a tile's copies and barrier; for dq 22 for each 16 columns, and 90 for each
+/// slice of 16, of which a block has one. 677 for 158 tensor-core instructions of ViT's. It has not run on a device: what it
+/// waits is taken to be what the keys' gradient waits.
+inline double short_gradient_instructions(double width, double warps) {
+  return kAttentionKeyGradient.stalls * (2 * 111 + 130 + width / 16 * (2 * 23 + 22 + 90 / warps));
+}
 
 }  // namespace gcomp::codegen::cuda

@@ -1,4 +1,5 @@
 // Memory and copies. A copy from or to memory that is not pinned waits, as CUDA's does, and counts as synchronising.
+#include <algorithm>
 #include <cstring>
 
 #include "ir/base/error.h"
@@ -42,6 +43,25 @@ enum class HostSide { pinned, pageable, invalid };
 HostSide side_of(const Driver& d, const void* address, std::size_t bytes) {
   if (!d.host.block_of(address)) return HostSide::pageable;
   return d.host.holds(address, bytes) ? HostSide::pinned : HostSide::invalid;
+}
+
+/// `count` values, each at a multiple of its size.
+template <class Value>
+CUresult set_memory(const char* function, CUdeviceptr to, Value value, std::size_t count, CUstream stream) {
+  return call(function, Needs::context, [&](Driver& d) {
+    const auto target = d.stream(stream);
+    if (!target) return CUDA_ERROR_INVALID_HANDLE;
+    if (count == 0) return CUDA_SUCCESS;
+    if (to % sizeof value != 0 || !device_holds(d, pointer(to), count * sizeof value)) return CUDA_ERROR_INVALID_VALUE;
+    if (count * sizeof value > kSecondLevelCache) d.calls.add("memsets beyond the cache");
+    Context& context = *target->context;
+    return context.queue(target, {"a memset", [&context, to, value, count] {
+                                    if (!context.memory.holds(pointer(to), count * sizeof value))
+                                      return context.fail(CUDA_ERROR_ILLEGAL_ADDRESS, "a memset uses memory that was freed");
+                                    std::fill_n(reinterpret_cast<Value*>(pointer(to)), count, value);
+                                    return CUDA_SUCCESS;
+                                  }});
+  });
 }
 
 /// A capture cannot hold a copy from or to memory that is not pinned: it would have to wait for it.
@@ -163,20 +183,11 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t byte
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  return call("cuMemsetD8Async", Needs::context, [&](Driver& d) {
-    const auto target = d.stream(stream);
-    if (!target) return CUDA_ERROR_INVALID_HANDLE;
-    if (bytes == 0) return CUDA_SUCCESS;
-    if (!device_holds(d, pointer(to), bytes)) return CUDA_ERROR_INVALID_VALUE;
-    if (bytes > kSecondLevelCache) d.calls.add("memsets beyond the cache");
-    Context& context = *target->context;
-    return context.queue(target, {"a memset", [&context, to, value, bytes] {
-                                    if (!context.memory.holds(pointer(to), bytes))
-                                      return context.fail(CUDA_ERROR_ILLEGAL_ADDRESS, "a memset uses memory that was freed");
-                                    std::memset(pointer(to), value, bytes);
-                                    return CUDA_SUCCESS;
-                                  }});
-  });
+  return set_memory("cuMemsetD8Async", to, value, bytes, stream);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t words, CUstream stream) {
+  return set_memory("cuMemsetD32Async", to, value, words, stream);
 }
 
 }  // namespace gcomp::emulated

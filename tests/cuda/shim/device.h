@@ -115,6 +115,35 @@ inline void load_matrices(unsigned (&to)[4], const void* row, bool transposed) {
   }
 }
 
+/// cp.async: nothing is there before the thread awaits its copies. More than these are there at once, which a GPU may do too.
+struct PendingCopy {
+  char* to;
+  const char* from;
+  size_t bytes;
+  bool there;
+};
+constexpr unsigned kPendingCopies = 32;  // of a thread
+inline PendingCopy pending[1024][kPendingCopies];
+inline unsigned pending_copies[1024];
+
+inline void finish_copy(const PendingCopy& copy) {
+  if (copy.there) memcpy(copy.to, copy.from, copy.bytes);
+  else memset(copy.to, 0, copy.bytes);
+}
+inline void copy_async(void* to, const void* from, size_t bytes, bool there) {
+  require_aligned(to, bytes);
+  require_aligned(from, bytes);
+  const PendingCopy copy = {static_cast<char*>(to), static_cast<const char*>(from), bytes, there};
+  unsigned& count = pending_copies[device->thread.x];
+  if (count == kPendingCopies) finish_copy(copy);
+  else pending[device->thread.x][count++] = copy;
+}
+inline void await_copies() {
+  unsigned& count = pending_copies[device->thread.x];
+  for (unsigned i = 0; i < count; ++i) finish_copy(pending[device->thread.x][i]);
+  count = 0;
+}
+
 /// mma.m16n8k16: lane 4 * r + c holds of `a` the pairs [r][2c], [r + 8][2c], [r][2c + 8], [r + 8][2c + 8], of `b` the pairs
 /// [2c][r] and [2c + 8][r] down a column, and of `sums` the elements [r][2c], [r][2c + 1], [r + 8][2c], [r + 8][2c + 1].
 template <class Value>
