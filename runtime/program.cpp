@@ -54,6 +54,13 @@ std::string_view name_of(CollectiveKind kind) {
   return "?";
 }
 
+bool sums_pairs(const ConvolutionCall& call) {
+  constexpr std::int64_t kFewest = 32;
+  const std::int64_t summed = call.kind == ConvolutionKind::forward ? call.input_channels : call.output_channels;
+  return call.kind != ConvolutionKind::weight_gradient && call.channels_last && call.groups == 1 && summed >= kFewest &&
+         summed % 2 == 0;
+}
+
 bool is_matrix_product(const ConvolutionCall& call) {
   const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
     return std::ranges::all_of(extents, [value](std::int64_t extent) { return extent == value; });

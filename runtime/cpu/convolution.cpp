@@ -5,26 +5,15 @@
 #include <vector>
 
 #include "ir/base/error.h"
-#include "ir/base/integers.h"
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_depthwise.h"
+#include "runtime/cpu/convolution_half.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/convolution_winograd.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
-
-/// Elements of the call's three buffers.
-struct ElementCounts {
-  std::int64_t input, weight, output;
-};
-
-ElementCounts element_counts(const ConvolutionCall& call) {
-  const ConvolutionShape shape = shape_of(call);
-  return {call.batch * call.input_channels * shape.input_positions(), shape.weights(),
-          call.batch * call.output_channels * shape.positions()};
-}
 
 /// A gradient or result over nothing: zeros.
 class ZeroFill final : public LibraryCall {
@@ -40,89 +29,6 @@ class ZeroFill final : public LibraryCall {
  private:
   std::byte* data_;
   std::int64_t bytes_;
-};
-
-/// f16 and bf16: both operands widened to f32 in scratch, convolved there, the result rounded once.
-class ConvertedConvolution final : public LibraryCall {
- public:
-  ConvertedConvolution(const ConvolutionCall& call, const ConvolutionOperands& operands)
-      : dtype_(call.dtype), wide_call_(call), backend_(operands.backend) {
-    wide_call_.dtype = DType::f32;
-    const ElementCounts counts = element_counts(call);
-    std::int64_t offset = 0;
-    const auto add = [&](std::byte* data, std::int64_t count, bool written) {
-      tensors_.push_back({reinterpret_cast<std::uint16_t*>(data), count, offset, written});
-      offset += aligned_size(count * 4);
-    };
-    add(operands.input, counts.input, call.kind == ConvolutionKind::input_gradient);
-    add(operands.weight, counts.weight, call.kind == ConvolutionKind::weight_gradient);
-    add(operands.output, counts.output, call.kind == ConvolutionKind::forward);
-    wide_bytes_ = offset;
-    // Only for its workspace: the addresses follow when the scratch memory is known.
-    inner_ = make_convolution(wide_call_, operands);
-  }
-
-  WorkspaceSize workspace() const override {
-    WorkspaceSize size = inner_->workspace();
-    size.shared += wide_bytes_;
-    return size;
-  }
-
-  void bind(const Workspace& workspace, int threads) override {
-    wide_ = workspace.shared;
-    inner_ = make_convolution(wide_call_,
-                              {wide_ + tensors_[0].offset, wide_ + tensors_[1].offset, wide_ + tensors_[2].offset, backend_});
-    Workspace rest = workspace;
-    rest.shared += wide_bytes_;
-    inner_->bind(rest, threads);
-  }
-
-  void run(ThreadPool& pool) override {
-    for (const Narrow& tensor : tensors_)
-      if (!tensor.written) widen(pool, tensor);
-    inner_->run(pool);
-    for (const Narrow& tensor : tensors_)
-      if (tensor.written) narrow(pool, tensor);
-  }
-
- private:
-  struct Narrow {
-    std::uint16_t* data;
-    std::int64_t count, offset;  // elements; bytes from wide_
-    bool written;
-  };
-
-  static constexpr std::int64_t kTaskElements = 8192;
-
-  /// convert(first element, how many) in portions.
-  template <class Convert>
-  static void for_elements(ThreadPool& pool, const Narrow& tensor, Convert convert) {
-    pool.run(quotient_up(tensor.count, kTaskElements), [&](std::int64_t first, std::int64_t last, int) {
-      convert(first * kTaskElements, std::min(last * kTaskElements, tensor.count) - first * kTaskElements);
-    });
-  }
-
-  void widen(ThreadPool& pool, const Narrow& tensor) const {
-    const auto convert = dtype_ == DType::f16 ? backend_.gemm->half.widen_f16 : backend_.gemm->half.widen_bf16;
-    for_elements(pool, tensor, [&](std::int64_t at, std::int64_t count) {
-      convert(tensor.data + at, reinterpret_cast<float*>(wide_ + tensor.offset) + at, count);
-    });
-  }
-
-  void narrow(ThreadPool& pool, const Narrow& tensor) const {
-    const auto convert = dtype_ == DType::f16 ? backend_.gemm->half.narrow_f16 : backend_.gemm->half.narrow_bf16;
-    for_elements(pool, tensor, [&](std::int64_t at, std::int64_t count) {
-      convert(reinterpret_cast<const float*>(wide_ + tensor.offset) + at, tensor.data + at, count);
-    });
-  }
-
-  DType dtype_;
-  ConvolutionCall wide_call_;
-  CallBackend backend_;
-  std::vector<Narrow> tensors_;
-  std::int64_t wide_bytes_ = 0;
-  std::byte* wide_ = nullptr;
-  std::unique_ptr<LibraryCall> inner_;
 };
 
 void check_lengths(const ConvolutionCall& call) {
@@ -162,9 +68,15 @@ ConvolutionShape shape_of(const ConvolutionCall& call) {
   return shape;
 }
 
+ConvolutionElements elements_of(const ConvolutionCall& call) {
+  const ConvolutionShape shape = shape_of(call);
+  return {call.batch * call.input_channels * shape.input_positions(), shape.weights(),
+          call.batch * call.output_channels * shape.positions()};
+}
+
 std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {
   check_internal(is_float(call.dtype), call.origin, ": no convolution of ", name_of(call.dtype));
-  const ElementCounts counts = element_counts(call);
+  const ConvolutionElements counts = elements_of(call);
   if (counts.input == 0 || counts.weight == 0 || counts.output == 0) {
     const auto element = static_cast<std::int64_t>(size_of(call.dtype));
     switch (call.kind) {
@@ -173,10 +85,7 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
       case ConvolutionKind::weight_gradient: return std::make_unique<ZeroFill>(operands.weight, counts.weight * element);
     }
   }
-  if (call.dtype == DType::f16 || call.dtype == DType::bf16) {
-    if (call.dtype == DType::bf16 && is_fastest_as_product(call)) return make_convolution_product(call, operands);
-    return std::make_unique<ConvertedConvolution>(call, operands);
-  }
+  if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_half_convolution(call, operands);
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
   if (takes_blocked(call)) {

@@ -96,10 +96,11 @@ class BlockedConvolution final : public LibraryCall {
     passes_.push_back(passes);
   }
 
-  /// As even as may be.
+  /// As even as may be. Of elements, which decide of bits: as many for pairs of them as for one at a time.
   std::int64_t depth_of_pass(std::int64_t taps) const {
-    const std::int64_t most = std::max(kFewestChannels, kDepth / taps), passes = quotient_up(channels_, most);
-    return std::min(channels_, quotient_up(quotient_up(channels_, passes), 4) * 4);
+    const std::int64_t channels = channels_ * functions_.elements;
+    const std::int64_t most = std::max(kFewestChannels, kDepth / taps), passes = quotient_up(channels, most);
+    return std::min(channels, quotient_up(quotient_up(channels, passes), 4) * 4) / functions_.elements;
   }
 
   /// Which outputs a task computes changes no bits.

@@ -7,13 +7,14 @@
 
 #include "runtime/cpu/convolution_tiles.h"
 #include "runtime/cpu/depthwise_kernel.h"
+#include "runtime/cpu/multiply_step.h"
 #include "runtime/cpu/winograd_kernel.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
 
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of the result.
-template <class T, int VectorBytes, int Rows, int Vectors>
+template <class T, int VectorBytes, int Rows, int Vectors, class Step = MultiplyAdd>
 struct Convolution {
   typedef T Vector __attribute__((vector_size(VectorBytes)));
   typedef T Unaligned __attribute__((vector_size(VectorBytes), aligned(sizeof(T)), may_alias));
@@ -92,7 +93,7 @@ struct Convolution {
         for (int i = 0; i < M; ++i) {
           const T element = from[i][c];
 #pragma GCC unroll 8
-          for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
+          for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
         }
       }
     }
@@ -253,9 +254,20 @@ struct Convolution {
                           static_cast<const T*>(tile.gradient), sums, tile.add);
   }
 
+  static void convolve_flushed(const ConvolutionBlock& block) {
+    const SubnormalsAsZeros zeros;
+    convolve(block);
+  }
+
+  static constexpr ConvolutionFunctions bf16_functions() {
+    ConvolutionFunctions made;
+    made.rows = Rows, made.width = kWidth, made.elements = Step::kElements, made.convolve = convolve_flushed;
+    return made;
+  }
   static constexpr ConvolutionFunctions functions() {
     return {.rows = Rows,
             .width = kWidth,
+            .elements = Step::kElements,
             .convolve = convolve,
             .pack_gradient = pack_gradient,
             .pack_input = pack_input,

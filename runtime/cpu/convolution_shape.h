@@ -28,7 +28,13 @@ struct ConvolutionShape {
   std::int64_t multiplications() const { return batch * positions() * weights(); }
 };
 
+/// Elements of a call's three buffers.
+struct ConvolutionElements {
+  std::int64_t input = 0, weight = 0, output = 0;
+};
+
 /// Throws InternalError where the call's vectors differ in length or its channels are no multiple of the groups.
 ConvolutionShape shape_of(const ConvolutionCall& call);
+ConvolutionElements elements_of(const ConvolutionCall& call);
 
 }  // namespace gcomp::runtime::cpu

@@ -71,10 +71,10 @@ struct WeightGradientTile {
   bool add = false;
 };
 
-/// For f32.
 struct ConvolutionFunctions {
-  int64_t rows = 0;   ///< positions of a tile
-  int64_t width = 0;  ///< outputs of a panel
+  int64_t rows = 0;      ///< positions of a tile
+  int64_t width = 0;     ///< outputs of a panel
+  int64_t elements = 1;  ///< of the dtype in what counts as a channel: 2 where f32's place holds a pair of bf16
   void (*convolve)(const ConvolutionBlock& block) = nullptr;
   void (*pack_gradient)(const GradientPanels& panels) = nullptr;
   void (*pack_input)(const InputTiles& tiles) = nullptr;
@@ -85,6 +85,8 @@ struct ConvolutionFunctions {
 
 /// The ones of f32 for an instruction set that the processor has.
 const ConvolutionFunctions& convolution_functions(InstructionSet set);
+/// `convolve` for bf16, whose sums are those of GemmFunctions::bf16 over the channels of a tap.
+const ConvolutionFunctions& bf16_convolution_functions(InstructionSet set);
 /// The ones for the widest that it has.
 const ConvolutionFunctions& convolution_functions();
 

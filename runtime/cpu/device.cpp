@@ -38,7 +38,8 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
         instructions_(usable_instruction_set(options.instruction_set, widest_instruction_set())),
-        backend_{&gemm_functions(instructions_), &convolution_functions(instructions_), options.winograd},
+        backend_{&gemm_functions(instructions_), &convolution_functions(instructions_), &bf16_convolution_functions(instructions_),
+                 options.winograd},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "runtime/cpu/gemm_packing.h"
+#include "runtime/cpu/multiply_step.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -21,15 +22,6 @@ constexpr int64_t kTurnedRows = 96;
 /// Rows of a block of A that stays in the second cache beside kGemmColumns columns of B.
 constexpr int64_t kColumnRows = 144;
 
-/// What a step along k adds to a vector of sums: a row of B times an element of A.
-struct MultiplyAdd {
-  static constexpr int64_t kDepth = kGemmDepth, kElements = 1;
-  template <class Vector, class T>
-  static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, T element) {
-    sum += row * element;
-  }
-};
-
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
 template <class T, int VectorBytes, int Rows, int Vectors, class Step = MultiplyAdd>
 struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
@@ -38,7 +30,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot, Packing::turn;
   using typename Packing::Unaligned;
   using typename Packing::Vector;
-  static constexpr int64_t kBlockK = Step::kDepth;
+  static constexpr int64_t kBlockK = kGemmDepth / Step::kElements;
 
   struct Tile {
     int64_t k;
@@ -487,20 +479,10 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-#if defined(__x86_64__)
-  /// With numbers below 2^-126 as zeros, read or made.
   static void run_flushed(const GemmBlock& block) {
-    constexpr unsigned kZeros = 0x8040;  // of the control register: results and operands
-    unsigned before;
-    asm volatile("stmxcsr %0" : "=m"(before) : : "memory");
-    const unsigned flushed = before | kZeros;
-    asm volatile("ldmxcsr %0" : : "m"(flushed) : "memory");
+    const SubnormalsAsZeros zeros;
     run(block);
-    asm volatile("ldmxcsr %0" : : "m"(before) : "memory");
   }
-#else
-  static void run_flushed(const GemmBlock& block) { run(block); }
-#endif
 
   static constexpr GemmFunction functions() { return {kWidth, kBlockK, Step::kElements, run, pack, pack_b_part}; }
   static constexpr GemmFunction bf16_functions() { return {kWidth, kBlockK, Step::kElements, run_flushed, pack, pack_b_part}; }

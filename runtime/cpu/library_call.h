@@ -9,6 +9,7 @@
 #include "runtime/cpu/convolution_tiles.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/thread_pool.h"
+#include "runtime/instruction_set.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -38,6 +39,7 @@ constexpr std::int64_t aligned_size(std::int64_t bytes) { return (bytes + 63) / 
 struct CallBackend {
   const GemmFunctions* gemm = &gemm_functions();
   const ConvolutionFunctions* convolution = &convolution_functions();
+  const ConvolutionFunctions* bf16_convolution = &bf16_convolution_functions(widest_instruction_set());
   bool winograd = false;  ///< convolution_winograd.h where it takes a call
 };
 

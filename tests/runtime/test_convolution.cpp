@@ -266,7 +266,7 @@ TEST(Convolution, WinogradsErrorIsLikeThePlainSums) {
 Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const ConvolutionFunctions& convolution,
                    bool winograd = false) {
   Tensors t = make_tensors(call);
-  const CallBackend backend{&gemm, &convolution, winograd};
+  const CallBackend backend{.gemm = &gemm, .convolution = &convolution, .winograd = winograd};
   run_call(*make_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
   return t.result(call.kind);
 }

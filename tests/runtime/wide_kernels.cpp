@@ -10,7 +10,7 @@ namespace {
 
 /// What VDPBF16PS does, lane by lane: fused multiply-adds, the second of a pair first.
 struct PairsOneByOne {
-  static constexpr int64_t kDepth = kGemmDepth / 2, kElements = 2;
+  static constexpr int64_t kElements = 2;
   template <class Vector>
   static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, float element) {
     for (std::size_t lane = 0; lane < sizeof(Vector) / sizeof(float); ++lane) {
@@ -35,6 +35,11 @@ const GemmFunctions& wide_gemm_functions() {
 
 const ConvolutionFunctions& wide_convolution_functions() {
   static const ConvolutionFunctions functions = Convolution<float, 64, 8, 2>::functions();
+  return functions;
+}
+
+const ConvolutionFunctions& wide_bf16_convolution_functions() {
+  static const ConvolutionFunctions functions = Convolution<float, 64, 8, 2, PairsOneByOne>::bf16_functions();
   return functions;
 }
 

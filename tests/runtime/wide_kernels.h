@@ -9,5 +9,6 @@ namespace gcomp::runtime::cpu {
 
 const GemmFunctions& wide_gemm_functions();
 const ConvolutionFunctions& wide_convolution_functions();
+const ConvolutionFunctions& wide_bf16_convolution_functions();
 
 }  // namespace gcomp::runtime::cpu

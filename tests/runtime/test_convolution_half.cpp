@@ -1,0 +1,149 @@
+// Convolutions of bf16 that sum pairs of channels: near those of f32, and the same bits with every instruction set.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "ir/base/dtype.h"
+#include "runtime/cpu/convolution.h"
+#include "runtime/cpu/convolution_shape.h"
+#include "runtime/instruction_set.h"
+#include "tests/runtime/library_call_runner.h"
+#include "tests/runtime/wide_kernels.h"
+
+namespace gcomp::runtime::cpu::half_convolution {
+namespace {
+
+struct Case {
+  std::int64_t batch, inputs, outputs;
+  std::vector<std::int64_t> input, kernel, strides, begin, end, dilations;
+};
+// Passes of one and of several blocks of channels, taps that fall into padding, strides, holes, one and three dimensions, widths
+// that are no whole panels.
+const Case kCases[] = {{2, 64, 64, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+                       {1, 300, 34, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+                       {2, 32, 40, {11, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+                       {1, 46, 62, {8, 9}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
+                       {1, 34, 36, {12, 13}, {3, 2}, {1, 2}, {2, 0}, {1, 1}, {2, 3}},
+                       {3, 48, 32, {40}, {5}, {1}, {2}, {2}, {1}},
+                       {1, 32, 38, {4, 5, 6}, {2, 3, 3}, {1, 1, 2}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+                       {2, 160, 130, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
+constexpr ConvolutionKind kSummed[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient};
+
+ConvolutionCall call_of(const Case& c, ConvolutionKind kind, DType dtype) {
+  ConvolutionCall call;
+  call.kind = kind, call.dtype = dtype, call.channels_last = true;
+  call.batch = c.batch, call.input_channels = c.inputs, call.output_channels = c.outputs;
+  call.input_spatial = c.input, call.kernel = c.kernel, call.strides = c.strides;
+  call.pads_begin = c.begin, call.pads_end = c.end, call.dilations = c.dilations;
+  for (std::size_t i = 0; i < c.input.size(); ++i)
+    call.output_spatial.push_back((c.input[i] + c.begin[i] + c.end[i] - c.dilations[i] * (c.kernel[i] - 1) - 1) / c.strides[i] + 1);
+  call.origin = "test";
+  return call;
+}
+
+struct Buffers {
+  Tensor input, weight, output;
+
+  Tensor& result(ConvolutionKind kind) { return kind == ConvolutionKind::forward ? output : input; }
+};
+
+/// Values down to `smallest` times those in [-1, 1).
+Buffers buffers_of(const ConvolutionCall& call, double smallest = 1) {
+  const ConvolutionElements counts = elements_of(call);
+  const auto random = [&](std::int64_t count, unsigned seed) {
+    std::vector<double> values = random_values(static_cast<std::size_t>(count), seed);
+    for (std::size_t i = 0; i < values.size(); i += 3) values[i] *= smallest;
+    return Tensor::of(call.dtype, {count}, values);
+  };
+  return {random(counts.input, 1), random(counts.weight, 2), random(counts.output, 3)};
+}
+
+Tensor run(const ConvolutionCall& call, Buffers buffers, const CallBackend& backend, int threads = 2) {
+  Tensor& result = buffers.result(call.kind);
+  result = Tensor::of(call.dtype, {result.elements()}, {77.0});
+  run_call(*make_convolution(call, {buffers.input.data(), buffers.weight.data(), buffers.output.data(), backend}), threads);
+  return result;
+}
+
+CallBackend backend_of(InstructionSet set) {
+  return {.gemm = &gemm_functions(set),
+          .convolution = &convolution_functions(set),
+          .bf16_convolution = &bf16_convolution_functions(set)};
+}
+
+TEST(HalfConvolution, IsThatOfF32Rounded) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > widest_instruction_set()) continue;
+    for (const Case& c : kCases)
+      for (const ConvolutionKind kind : kSummed) {
+        const ConvolutionCall call = call_of(c, kind, DType::bf16), wide = call_of(c, kind, DType::f32);
+        ASSERT_TRUE(sums_pairs(call));
+        const Buffers narrow = buffers_of(call);
+        const Tensor got = run(call, narrow, backend_of(set));
+        const Tensor wanted = run(
+            wide, {narrow.input.cast(DType::f32), narrow.weight.cast(DType::f32), narrow.output.cast(DType::f32)}, backend_of(set));
+        const double terms = static_cast<double>(std::max(c.inputs, c.outputs) * shape_of(call).taps());
+        for (std::int64_t i = 0; i < got.elements(); ++i)
+          ASSERT_NEAR(got.at(i), wanted.at(i), 0x1p-8 * std::abs(wanted.at(i)) + 0x1p-23 * terms)
+              << "element " << i << ", kind " << static_cast<int>(kind);
+      }
+  }
+}
+
+#if defined(__x86_64__)
+TEST(HalfConvolution, BitsAreThoseOfEveryInstructionSet) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  for (const double smallest : {1.0, 0x1p-70})  // products of the latter are no normal numbers
+    for (const Case& c : kCases)
+      for (const ConvolutionKind kind : kSummed) {
+        SCOPED_TRACE(testing::PrintToString(c.kernel) + ", kind " + std::to_string(static_cast<int>(kind)));
+        const ConvolutionCall call = call_of(c, kind, DType::bf16);
+        const Buffers buffers = buffers_of(call, smallest);
+        const Tensor expected = run(call, buffers, backend_of(InstructionSet::avx2), 1);
+        EXPECT_TRUE(run(call, buffers, backend_of(InstructionSet::avx2), 3) == expected);
+        const CallBackend wide{.gemm = &wide_gemm_functions(),
+                               .convolution = &wide_convolution_functions(),
+                               .bf16_convolution = &wide_bf16_convolution_functions()};
+        EXPECT_TRUE(run(call, buffers, wide) == expected);
+        if (widest_instruction_set() < InstructionSet::avx512) continue;
+        EXPECT_TRUE(run(call, buffers, backend_of(InstructionSet::avx512)) == expected);
+      }
+  if (!has_bf16_products())
+    GTEST_SKIP() << "this processor does not multiply pairs of bf16: the same sums were compared without it";
+}
+
+/// One output position that all taps reach: tap after tap, of each the channels in pairs, the second first.
+TEST(HalfConvolution, SumsAreThePromisedOnes) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  const Case c{1, 34, 5, {3, 3}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+  const ConvolutionCall call = call_of(c, ConvolutionKind::forward, DType::bf16);
+  const Buffers buffers = buffers_of(call);
+  const Tensor got = run(call, buffers, backend_of(widest_instruction_set()));
+  for (std::int64_t o = 0; o < c.outputs; ++o) {
+    float sum = 0;
+    for (std::int64_t tap = 0; tap < 9; ++tap)
+      for (std::int64_t channel = 0; channel < c.inputs; channel += 2)
+        for (const std::int64_t one : {channel + 1, channel})
+          sum = std::fma(static_cast<float>(buffers.input.at(tap * c.inputs + one)),
+                         static_cast<float>(buffers.weight.at((o * c.inputs + one) * 9 + tap)), sum);
+    EXPECT_EQ(got.at(o), static_cast<double>(bf16_to_float(float_to_bf16(sum)))) << "output " << o;
+  }
+}
+#endif
+
+TEST(HalfConvolution, PairsAreSummedWhereThereAreEnough) {
+  const auto pairs = [](std::int64_t inputs, std::int64_t outputs, ConvolutionKind kind) {
+    return sums_pairs(call_of({1, inputs, outputs, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, kind, DType::bf16));
+  };
+  EXPECT_TRUE(pairs(32, 3, ConvolutionKind::forward));
+  EXPECT_FALSE(pairs(30, 3, ConvolutionKind::forward));
+  EXPECT_FALSE(pairs(33, 64, ConvolutionKind::forward));
+  EXPECT_TRUE(pairs(3, 32, ConvolutionKind::input_gradient));
+  EXPECT_FALSE(pairs(64, 33, ConvolutionKind::input_gradient));
+  EXPECT_FALSE(pairs(64, 64, ConvolutionKind::weight_gradient));
+}
+
+}  // namespace
+}  // namespace gcomp::runtime::cpu::half_convolution
