@@ -56,9 +56,10 @@ std::string_view name_of(CollectiveKind kind) {
 
 bool sums_pairs(const ConvolutionCall& call) {
   constexpr std::int64_t kFewest = 32;
+  if (!call.channels_last || call.groups != 1) return false;
+  if (call.kind == ConvolutionKind::weight_gradient) return call.input_channels >= kFewest;
   const std::int64_t summed = call.kind == ConvolutionKind::forward ? call.input_channels : call.output_channels;
-  return call.kind != ConvolutionKind::weight_gradient && call.channels_last && call.groups == 1 && summed >= kFewest &&
-         summed % 2 == 0;
+  return summed >= kFewest && summed % 2 == 0;
 }
 
 bool is_matrix_product(const ConvolutionCall& call) {

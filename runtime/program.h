@@ -206,8 +206,8 @@ struct ConvolutionCall {
 
   bool operator==(const ConvolutionCall&) const = default;
 };
-/// Whether bf16 is summed in pairs of neighbouring channels, which there are enough of: in one group, channels last. Of a weight's
-/// gradient never.
+/// Whether bf16 is summed in pairs, of neighbouring channels or, of a weight's gradient, positions: in one group, channels last,
+/// with enough channels.
 bool sums_pairs(const ConvolutionCall& call);
 /// Whether it is a product of matrices, of positions and channels: one tap that meets each position, channels last, one group.
 bool is_matrix_product(const ConvolutionCall& call);

@@ -204,11 +204,72 @@ class PairConvolution final : public LibraryCall {
   std::unique_ptr<LibraryCall> inner_;
 };
 
+/// The gradient of the weight, bf16, summed over pairs of positions: activations are read where they lie, or widened to f32.
+class PairWeightGradient final : public LibraryCall {
+ public:
+  PairWeightGradient(const ConvolutionCall& call, const ConvolutionOperands& operands)
+      : call_(call), operands_(operands), counts_(elements_of(call)), pairs_(operands.backend.bf16_convolution->elements == kPair) {
+    call_.dtype = DType::f32;
+    operands_.backend.convolution = operands_.backend.bf16_convolution;
+    if (!pairs_) input_bytes_ = aligned_size(counts_.input * kElement), output_bytes_ = aligned_size(counts_.output * kElement);
+  }
+
+  WorkspaceSize workspace() const override {
+    WorkspaceSize size = make_inner(nullptr)->workspace();
+    size.shared += input_bytes_ + output_bytes_ + aligned_size(counts_.weight * kElement);
+    return size;
+  }
+
+  void bind(const Workspace& workspace, int threads) override {
+    copies_ = workspace.shared;
+    inner_ = make_inner(copies_);
+    Workspace rest = workspace;
+    rest.shared += input_bytes_ + output_bytes_ + aligned_size(counts_.weight * kElement);
+    inner_->bind(rest, threads);
+  }
+
+  void run(ThreadPool& pool) override {
+    const HalfLines& half = operands_.backend.gemm->half;
+    const auto widen = [&](const std::byte* from, std::int64_t count, std::int64_t bytes) {
+      for_elements(pool, count, [&](std::int64_t at, std::int64_t some) {
+        half.widen_bf16(reinterpret_cast<const std::uint16_t*>(from) + at, floats(bytes) + at, some);
+      });
+    };
+    if (!pairs_) {
+      widen(operands_.input, counts_.input, 0);
+      widen(operands_.output, counts_.output, input_bytes_);
+    }
+    inner_->run(pool);
+    for_elements(pool, counts_.weight, [&](std::int64_t at, std::int64_t some) {
+      half.narrow_bf16(floats(input_bytes_ + output_bytes_) + at, reinterpret_cast<std::uint16_t*>(operands_.weight) + at, some);
+    });
+  }
+
+ private:
+  float* floats(std::int64_t bytes) const { return reinterpret_cast<float*>(copies_ + bytes); }
+
+  std::unique_ptr<LibraryCall> make_inner(std::byte* copies) const {
+    return make_blocked_convolution(call_, {pairs_ ? operands_.input : copies, copies + input_bytes_ + output_bytes_,
+                                            pairs_ ? operands_.output : copies + input_bytes_, operands_.backend});
+  }
+
+  ConvolutionCall call_;
+  ConvolutionOperands operands_;
+  ConvolutionElements counts_;
+  bool pairs_;
+  std::int64_t input_bytes_ = 0, output_bytes_ = 0;  // of copies in f32
+  std::byte* copies_ = nullptr;
+  std::unique_ptr<LibraryCall> inner_;
+};
+
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_half_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {
   if (call.dtype == DType::bf16 && is_fastest_as_product(call)) return make_convolution_product(call, operands);
-  if (call.dtype == DType::bf16 && sums_pairs(call)) return std::make_unique<PairConvolution>(call, operands);
+  if (call.dtype == DType::bf16 && sums_pairs(call)) {
+    if (call.kind == ConvolutionKind::weight_gradient) return std::make_unique<PairWeightGradient>(call, operands);
+    return std::make_unique<PairConvolution>(call, operands);
+  }
   return std::make_unique<ConvertedConvolution>(call, operands);
 }
 

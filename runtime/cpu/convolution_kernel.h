@@ -103,8 +103,41 @@ struct Convolution {
     store<M, N>(sum, target, columns, block.add);
   }
 
-  /// M input channels by N vectors of a panel of outputs.
   template <int M, int N>
+  static inline __attribute__((always_inline)) void add_position(Vector (&sum)[M][N], const T* from, const T* weight) {
+    Vector row[N];
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      const T element = from[i];
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
+    }
+  }
+
+  /// The first of a pair whose second is no part of the run.
+  template <int M, int N>
+  static void add_last_position(Vector (&sum)[M][N], const T* from, const T* weight) {
+    if constexpr (Step::kElements == 1) {
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i)
+#pragma GCC unroll 8
+        for (int j = 0; j < N; ++j) sum[i][j] += Vector{};  // the zero, which makes a sum of -0 that of +0
+      add_position<M, N>(sum, from, weight);
+    } else {
+      typedef uint32_t Bits __attribute__((may_alias));
+      constexpr uint32_t kFirst = 0xffff;
+      alignas(64) T firsts[M], row[N * kLanes];
+      for (int i = 0; i < M; ++i) reinterpret_cast<Bits*>(firsts)[i] = reinterpret_cast<const Bits*>(from)[i] & kFirst;
+      for (int j = 0; j < N * kLanes; ++j) reinterpret_cast<Bits*>(row)[j] = reinterpret_cast<const Bits*>(weight)[j] & kFirst;
+      add_position<M, N>(sum, firsts, row);
+    }
+  }
+
+  /// M input channels by N vectors of a panel of outputs. In pairs, the positions of a run are summed two by two, the second first;
+  /// one without a partner after a zero.
+  template <int M, int N, bool kInPairs>
   static void gradient_tile(const TapRun* runs, int64_t count, const T* input, int64_t step, const T* gradient, T* sums, bool add) {
     Vector sum[M][N];
     clear<M, N>(sum);
@@ -114,17 +147,16 @@ struct Convolution {
     for (const TapRun* run = runs; run < runs + count; ++run) {
       const T* from = input + run->input;
       const T* weight = gradient + run->gradient;
+      if constexpr (!kInPairs) {
 #pragma GCC unroll 2
-      for (int32_t q = 0; q < run->count; ++q, from += step, weight += kWidth) {
-        Vector row[N];
-#pragma GCC unroll 8
-        for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
-#pragma GCC unroll 16
-        for (int i = 0; i < M; ++i) {
-          const T element = from[i];
-#pragma GCC unroll 8
-          for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
+        for (int32_t q = 0; q < run->count; ++q, from += step, weight += kWidth) add_position<M, N>(sum, from, weight);
+      } else {
+#pragma GCC unroll 2
+        for (int32_t q = 0; q + 2 <= run->count; q += 2, from += 2 * step, weight += 2 * kWidth) {
+          if constexpr (Step::kElements == 1) add_position<M, N>(sum, from + step, weight + kWidth);
+          add_position<M, N>(sum, from, weight);
         }
+        if (run->count % 2 != 0) add_last_position<M, N>(sum, from, weight);
       }
     }
     T* target[M];
@@ -237,21 +269,22 @@ struct Convolution {
       for (int i = 0; i < Tiles; ++i) __builtin_memcpy(to[i] + r * Rows, from[i] + tiles.row_offsets[r], Rows * sizeof(T));
   }
 
+  template <bool kInPairs>
   static void multiply_weight_gradient(const WeightGradientTile& tile) {
     static_assert(Vectors == 2, "a panel that is not whole is one vector");
     const auto all_taps = [&]<int M>() {
-      if (tile.outputs > kLanes) gradient_taps<M, Vectors>(tile);
-      else gradient_taps<M, 1>(tile);
+      if (tile.outputs > kLanes) gradient_taps<M, Vectors, kInPairs>(tile);
+      else gradient_taps<M, 1, kInPairs>(tile);
     };
     for_rows(tile.channels, all_taps);
   }
 
-  template <int M, int N>
+  template <int M, int N, bool kInPairs>
   static void gradient_taps(const WeightGradientTile& tile) {
     T* sums = static_cast<T*>(tile.sums);
     for (int64_t t = 0; t < tile.taps; ++t, sums += Rows * kWidth)
-      gradient_tile<M, N>(tile.runs + t * tile.run_stride, tile.run_counts[t], static_cast<const T*>(tile.input), tile.input_step,
-                          static_cast<const T*>(tile.gradient), sums, tile.add);
+      gradient_tile<M, N, kInPairs>(tile.runs + t * tile.run_stride, tile.run_counts[t], static_cast<const T*>(tile.input),
+                                    tile.input_step, static_cast<const T*>(tile.gradient), sums, tile.add);
   }
 
   static void convolve_flushed(const ConvolutionBlock& block) {
@@ -259,9 +292,54 @@ struct Convolution {
     convolve(block);
   }
 
+  static void multiply_weight_gradient_flushed(const WeightGradientTile& tile) {
+    const SubnormalsAsZeros zeros;
+    multiply_weight_gradient<true>(tile);
+  }
+
+  /// The first `columns` elements of two lines as pairs, zeros behind them; the second line may be null for zeros.
+  template <int Width>
+  static void join(const uint16_t* first, const uint16_t* second, int64_t columns, uint32_t* to) {
+    if (columns >= Width && second) {
+      for (int j = 0; j < Width; ++j) to[j] = first[j] | static_cast<uint32_t>(second[j]) << 16;
+    } else {
+      for (int64_t j = 0; j < Width; ++j)
+        to[j] = j < columns ? first[j] | (second ? static_cast<uint32_t>(second[j]) << 16 : 0) : 0;
+    }
+  }
+
+  /// Of bf16, each position with the next.
+  static void pack_gradient_pairs(const GradientPanels& all) {
+    const auto* from = static_cast<const uint16_t*>(all.gradient);
+    auto* to = static_cast<uint32_t*>(all.packed);
+    for (int64_t p = 0; p < all.positions; ++p, from += all.gradient_stride, to += kWidth) {
+      const uint16_t* next = p + 1 < all.positions ? from + all.gradient_stride : nullptr;
+      for (int64_t i = 0; i < all.panels; ++i)
+        join<kWidth>(from + i * kWidth, next ? next + i * kWidth : nullptr, all.outputs - i * kWidth,
+                     to + i * all.positions * kWidth);
+    }
+  }
+
+  /// Of bf16, each row with that which follows it in a run.
+  static void pack_input_pairs(const InputTiles& tiles) {
+    const auto* input = static_cast<const uint16_t*>(tiles.input);
+    for (int64_t i = 0; i < tiles.tiles; ++i) {
+      const int64_t channel = tiles.channels[i], channels = tiles.channels[i + 1] - channel;
+      auto* to = static_cast<uint32_t*>(tiles.packed) + i * tiles.tile_stride;
+      for (int64_t r = 0; r < tiles.rows; ++r, to += Rows) {
+        const uint16_t* next =
+            r + tiles.pair_step < tiles.rows ? input + tiles.row_offsets[r + tiles.pair_step] + channel : nullptr;
+        join<Rows>(input + tiles.row_offsets[r] + channel, next, channels, to);
+      }
+    }
+  }
+
   static constexpr ConvolutionFunctions bf16_functions() {
     ConvolutionFunctions made;
     made.rows = Rows, made.width = kWidth, made.elements = Step::kElements, made.convolve = convolve_flushed;
+    made.pack_gradient = Step::kElements == 1 ? pack_gradient : pack_gradient_pairs;
+    made.pack_input = Step::kElements == 1 ? pack_input : pack_input_pairs;
+    made.multiply_weight_gradient = multiply_weight_gradient_flushed;
     return made;
   }
   static constexpr ConvolutionFunctions functions() {
@@ -271,7 +349,7 @@ struct Convolution {
             .convolve = convolve,
             .pack_gradient = pack_gradient,
             .pack_input = pack_input,
-            .multiply_weight_gradient = multiply_weight_gradient,
+            .multiply_weight_gradient = multiply_weight_gradient<false>,
             .depthwise = Depthwise<T, VectorBytes>::functions(),
             .winograd = Winograd<T, VectorBytes>::functions()};
   }

@@ -55,6 +55,7 @@ struct InputTiles {
   const void* input = nullptr;
   void* packed = nullptr;  ///< for [tile][row][rows of a tile]
   int64_t tile_stride = 0;
+  int64_t pair_step = 1;  ///< rows from one to that which follows it in a run, with which it is a pair
 };
 
 /// sums[t, c, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o], for a tile of
@@ -85,7 +86,9 @@ struct ConvolutionFunctions {
 
 /// The ones of f32 for an instruction set that the processor has.
 const ConvolutionFunctions& convolution_functions(InstructionSet set);
-/// `convolve` for bf16, whose sums are those of GemmFunctions::bf16 over the channels of a tap.
+/// Those of bf16, but for depthwise and Winograd's. Sums are those of GemmFunctions::bf16: `convolve` over the channels of a tap,
+/// multiply_weight_gradient over the positions of a run. With pairs, convolve reads and sums them as channels, and what packs
+/// activations reads bf16.
 const ConvolutionFunctions& bf16_convolution_functions(InstructionSet set);
 /// The ones for the widest that it has.
 const ConvolutionFunctions& convolution_functions();

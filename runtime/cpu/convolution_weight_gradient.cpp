@@ -41,8 +41,9 @@ class BlockedWeightGradient final : public LibraryCall {
         shape_(shape_of(call)),
         grid_(std::move(tap_grids(shape_, call.kind).front())),
         source_{shape_.input, shape_.groups * shape_.group_inputs},
-        input_(reinterpret_cast<const float*>(operands.input)),
-        gradient_(reinterpret_cast<const float*>(operands.output)),
+        input_(operands.input),
+        gradient_(operands.output),
+        element_(kElement / functions_.elements),
         weight_(reinterpret_cast<float*>(operands.weight)),
         positions_(shape_.batch * shape_.positions()),
         outputs_(shape_.group_outputs) {
@@ -248,7 +249,7 @@ class BlockedWeightGradient final : public LibraryCall {
       functions_.pack_gradient({.positions = block.positions,
                                 .outputs = outputs_ - output,
                                 .panels = panels.end - panels.begin,
-                                .gradient = gradient_ + block.first * stride + group * outputs_ + output,
+                                .gradient = gradient_ + (block.first * stride + group * outputs_ + output) * element_,
                                 .gradient_stride = stride,
                                 .readable = stride - group * outputs_ - output,
                                 .packed = block.packed_gradient});
@@ -263,7 +264,8 @@ class BlockedWeightGradient final : public LibraryCall {
                              .last = tiles.end == channel_tiles_,
                              .input = input_,
                              .packed = block.packed_input,
-                             .tile_stride = packed_tile_bytes() / kElement});
+                             .tile_stride = packed_tile_bytes() / kElement,
+                             .pair_step = rows_step()});
   }
 
   /// A tile of channels and a panel of outputs, and their numbers among those that are packed.
@@ -294,7 +296,7 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   void gather(const Block& block) const {
-    gather_rows(grid_, shape_, source_, input_, block.first, block.positions, block.rows);
+    gather_rows(grid_, shape_, source_, reinterpret_cast<const float*>(input_), block.first, block.positions, block.rows);
     block.runs[0] = {0, 0, static_cast<std::int32_t>(block.positions)};
     block.counts[0] = 1;
   }
@@ -337,7 +339,8 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   /// From a row that a tap reads to the next one. What is gathered is read where it lies.
-  std::int64_t input_step() const { return gathers_ ? channels_ : functions_.rows * (taps_ > 1 ? grid_.scale[2] : 1); }
+  std::int64_t input_step() const { return gathers_ ? channels_ : functions_.rows * rows_step(); }
+  std::int64_t rows_step() const { return taps_ > 1 ? grid_.scale[2] : 1; }
 
   std::int64_t first_channel_of(std::int64_t tile) const { return tile_channels_[static_cast<std::size_t>(tile)]; }
   std::int64_t channels_of(std::int64_t tile) const { return first_channel_of(tile + 1) - first_channel_of(tile); }
@@ -389,7 +392,8 @@ class BlockedWeightGradient final : public LibraryCall {
   ConvolutionShape shape_;
   TapGrid grid_;
   PositionedChannels source_;
-  const float *input_, *gradient_;
+  const std::byte *input_, *gradient_;
+  std::int64_t element_;  // bytes of theirs
   float* weight_;
   std::int64_t positions_, outputs_;  // outputs of a group
   bool gathers_ = false;

@@ -29,7 +29,7 @@ const Case kCases[] = {{2, 64, 64, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1
                        {3, 48, 32, {40}, {5}, {1}, {2}, {2}, {1}},
                        {1, 32, 38, {4, 5, 6}, {2, 3, 3}, {1, 1, 2}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
                        {2, 160, 130, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
-constexpr ConvolutionKind kSummed[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient};
+constexpr ConvolutionKind kKinds[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient};
 
 ConvolutionCall call_of(const Case& c, ConvolutionKind kind, DType dtype) {
   ConvolutionCall call;
@@ -46,7 +46,9 @@ ConvolutionCall call_of(const Case& c, ConvolutionKind kind, DType dtype) {
 struct Buffers {
   Tensor input, weight, output;
 
-  Tensor& result(ConvolutionKind kind) { return kind == ConvolutionKind::forward ? output : input; }
+  Tensor& result(ConvolutionKind kind) {
+    return kind == ConvolutionKind::forward ? output : kind == ConvolutionKind::input_gradient ? input : weight;
+  }
 };
 
 /// Values down to `smallest` times those in [-1, 1).
@@ -77,14 +79,17 @@ TEST(HalfConvolution, IsThatOfF32Rounded) {
   for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
     if (set > widest_instruction_set()) continue;
     for (const Case& c : kCases)
-      for (const ConvolutionKind kind : kSummed) {
+      for (const ConvolutionKind kind : kKinds) {
         const ConvolutionCall call = call_of(c, kind, DType::bf16), wide = call_of(c, kind, DType::f32);
         ASSERT_TRUE(sums_pairs(call));
         const Buffers narrow = buffers_of(call);
         const Tensor got = run(call, narrow, backend_of(set));
         const Tensor wanted = run(
             wide, {narrow.input.cast(DType::f32), narrow.weight.cast(DType::f32), narrow.output.cast(DType::f32)}, backend_of(set));
-        const double terms = static_cast<double>(std::max(c.inputs, c.outputs) * shape_of(call).taps());
+        const ConvolutionShape shape = shape_of(call);
+        const double terms =
+            static_cast<double>(kind == ConvolutionKind::weight_gradient ? shape.batch * shape.positions()
+                                                                         : std::max(c.inputs, c.outputs) * shape.taps());
         for (std::int64_t i = 0; i < got.elements(); ++i)
           ASSERT_NEAR(got.at(i), wanted.at(i), 0x1p-8 * std::abs(wanted.at(i)) + 0x1p-23 * terms)
               << "element " << i << ", kind " << static_cast<int>(kind);
@@ -97,7 +102,7 @@ TEST(HalfConvolution, BitsAreThoseOfEveryInstructionSet) {
   if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
   for (const double smallest : {1.0, 0x1p-70})  // products of the latter are no normal numbers
     for (const Case& c : kCases)
-      for (const ConvolutionKind kind : kSummed) {
+      for (const ConvolutionKind kind : kKinds) {
         SCOPED_TRACE(testing::PrintToString(c.kernel) + ", kind " + std::to_string(static_cast<int>(kind)));
         const ConvolutionCall call = call_of(c, kind, DType::bf16);
         const Buffers buffers = buffers_of(call, smallest);
@@ -142,7 +147,8 @@ TEST(HalfConvolution, PairsAreSummedWhereThereAreEnough) {
   EXPECT_FALSE(pairs(33, 64, ConvolutionKind::forward));
   EXPECT_TRUE(pairs(3, 32, ConvolutionKind::input_gradient));
   EXPECT_FALSE(pairs(64, 33, ConvolutionKind::input_gradient));
-  EXPECT_FALSE(pairs(64, 64, ConvolutionKind::weight_gradient));
+  EXPECT_TRUE(pairs(33, 3, ConvolutionKind::weight_gradient));
+  EXPECT_FALSE(pairs(31, 64, ConvolutionKind::weight_gradient));
 }
 
 }  // namespace
