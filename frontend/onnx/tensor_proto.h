@@ -40,7 +40,8 @@ std::string external_location(const ::onnx::TensorProto& proto);
 /// Why reading that would be refused, or "".
 std::string external_problem(const ::onnx::TensorProto& proto, const std::string& directory);
 
-/// Fills `bytes` from an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
+/// Fills `bytes` from an external file; throws UserError unless `location` is a plain relative path to a regular file without
+/// links.
 void read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::span<std::byte> bytes);
 /// Throws as that does, and reads nothing.
 void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);

@@ -38,8 +38,8 @@ void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8, 1.5e-2}, {"f16", 0x1p-11, 8e-3}};
 
 /// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by up to 2.1 u on the CPU, in
-/// 100 runs from weights changed by 1e-4 and the record's own, and on emulated CUDA (25), in PyTorch's autocast by up to 1.7 u (100);
-/// until here all by at most 0.35 u.
+/// 100 runs from weights changed by 1e-4 and the record's own, and on emulated CUDA (25), in PyTorch's autocast by up to 1.7 u
+/// (100); until here all by at most 0.35 u.
 constexpr std::size_t kWalk = 50;
 /// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding. From then on
 /// Half::branches is the bound.
