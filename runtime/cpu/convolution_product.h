@@ -1,4 +1,5 @@
-// f32 convolutions of one tap, channels last, that move by one position: the product of a matrix of positions and one of weights.
+// Convolutions of one tap in f32 and bf16, channels last, that move by one position: the product of a matrix of positions and one
+// of weights.
 #pragma once
 
 #include "runtime/cpu/convolution.h"
