@@ -20,6 +20,9 @@
 #define __shared__ static __attribute__((section("gcomp_shared")))
 #define GCOMP_SHIM_DYNAMIC __attribute__((section("gcomp_dynamic,\"aw\",@nobits#")))
 
+// No access by these is the kernel's.
+#define GCOMP_SHIM_UNWATCHED __attribute__((no_sanitize("thread")))
+
 struct uint3 {
   unsigned x, y, z;
 };
@@ -34,9 +37,19 @@ struct Device {
   bool (*barrier_or)(int line, bool vote);
   /// Waits for all lanes of the mask; gives their values, 16 bytes apart, valid until this lane's next exchange.
   const char* (*exchange)(unsigned mask, const void* value, size_t bytes);
+  /// Waits for all lanes of the mask, and orders what they did to memory.
+  void (*warp_barrier)(unsigned mask);
   void (*misaligned)(const void* address, size_t bytes);
+  /// An access to memory, in modules that are watched.
+  void (*access)(const void* address, size_t bytes, bool write);
 };
 inline Device* device = nullptr;
+
+inline void note_access([[maybe_unused]] const void* address, [[maybe_unused]] size_t bytes, [[maybe_unused]] bool write) {
+#ifdef GCOMP_SHIM_WATCHED
+  device->access(address, bytes, write);
+#endif
+}
 
 /// A GPU moves a word to and from multiples of its size only.
 inline void require_aligned(const void* address, size_t bytes) {
@@ -72,7 +85,7 @@ struct is_pointer<T*> {
 };
 /// Bytes of the kernel's parameter at `index`, 0 behind the last, and whether it is a pointer.
 template <class... A>
-size_t parameter(void (*)(A...), size_t index, int* pointer) {
+GCOMP_SHIM_UNWATCHED size_t parameter(void (*)(A...), size_t index, int* pointer) {
   const size_t bytes[] = {sizeof(A)..., 0};
   const bool pointers[] = {is_pointer<A>::value..., false};
   if (index >= sizeof...(A)) return 0;
@@ -126,19 +139,22 @@ constexpr unsigned kPendingCopies = 32;  // of a thread
 inline PendingCopy pending[1024][kPendingCopies];
 inline unsigned pending_copies[1024];
 
-inline void finish_copy(const PendingCopy& copy) {
+GCOMP_SHIM_UNWATCHED inline void finish_copy(const PendingCopy& copy) {
+  note_access(copy.to, copy.bytes, true);
   if (copy.there) memcpy(copy.to, copy.from, copy.bytes);
   else memset(copy.to, 0, copy.bytes);
 }
-inline void copy_async(void* to, const void* from, size_t bytes, bool there) {
+GCOMP_SHIM_UNWATCHED inline void copy_async(void* to, const void* from, size_t bytes, bool there) {
   require_aligned(to, bytes);
   require_aligned(from, bytes);
+  if (there) note_access(from, bytes, false);
+  note_access(to, bytes, true);
   const PendingCopy copy = {static_cast<char*>(to), static_cast<const char*>(from), bytes, there};
   unsigned& count = pending_copies[device->thread.x];
   if (count == kPendingCopies) finish_copy(copy);
   else pending[device->thread.x][count++] = copy;
 }
-inline void await_copies() {
+GCOMP_SHIM_UNWATCHED inline void await_copies() {
   unsigned& count = pending_copies[device->thread.x];
   for (unsigned i = 0; i < count; ++i) finish_copy(pending[device->thread.x][i]);
   count = 0;
@@ -210,7 +226,7 @@ struct uint4 {
 
 #define __syncthreads() gcomp_shim::device->barrier(__LINE__)
 #define __syncthreads_or(vote) static_cast<int>(gcomp_shim::device->barrier_or(__LINE__, (vote) != 0))
-inline void __syncwarp(unsigned mask = 0xffffffffu) { gcomp_shim::from_lane(mask, 0, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { gcomp_shim::device->warp_barrier(mask); }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int distance) {
   return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() ^ static_cast<unsigned>(distance));
@@ -254,6 +270,35 @@ inline double __longlong_as_double(long long x) { return gcomp_shim::bits<double
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 
+#ifdef GCOMP_SHIM_WATCHED
+// The host compiler calls ThreadSanitizer's functions at each access of a watched module, and finds these.
+#define GCOMP_SHIM_CALLBACK __attribute__((visibility("hidden"), used)) GCOMP_SHIM_UNWATCHED
+#define GCOMP_SHIM_HOOK(name, bytes, write) \
+  extern "C" GCOMP_SHIM_CALLBACK void __tsan_##name(void* p) { gcomp_shim::device->access(p, bytes, write); }
+#define GCOMP_SHIM_HOOKS(bytes)              \
+  GCOMP_SHIM_HOOK(read##bytes, bytes, false) \
+  GCOMP_SHIM_HOOK(write##bytes, bytes, true)
+#define GCOMP_SHIM_UNALIGNED_HOOKS(bytes)              \
+  GCOMP_SHIM_HOOK(unaligned_read##bytes, bytes, false) \
+  GCOMP_SHIM_HOOK(unaligned_write##bytes, bytes, true)
+GCOMP_SHIM_HOOKS(1)
+GCOMP_SHIM_HOOKS(2)
+GCOMP_SHIM_HOOKS(4)
+GCOMP_SHIM_HOOKS(8)
+GCOMP_SHIM_HOOKS(16)
+GCOMP_SHIM_UNALIGNED_HOOKS(2)
+GCOMP_SHIM_UNALIGNED_HOOKS(4)
+GCOMP_SHIM_UNALIGNED_HOOKS(8)
+GCOMP_SHIM_UNALIGNED_HOOKS(16)
+extern "C" {
+GCOMP_SHIM_CALLBACK void __tsan_read_range(void* p, size_t bytes) { gcomp_shim::device->access(p, bytes, false); }
+GCOMP_SHIM_CALLBACK void __tsan_write_range(void* p, size_t bytes) { gcomp_shim::device->access(p, bytes, true); }
+GCOMP_SHIM_CALLBACK void __tsan_init() {}
+GCOMP_SHIM_CALLBACK void __tsan_func_entry(void*) {}
+GCOMP_SHIM_CALLBACK void __tsan_func_exit(void*) {}
+}
+#endif
+
 // What the emulator looks up in the compiled module.
 extern "C" {
 extern char __start_gcomp_shared[] __attribute__((weak, visibility("hidden")));
@@ -261,14 +306,16 @@ extern char __stop_gcomp_shared[] __attribute__((weak, visibility("hidden")));
 extern char __start_gcomp_dynamic[] __attribute__((weak, visibility("hidden")));
 extern char __stop_gcomp_dynamic[] __attribute__((weak, visibility("hidden")));
 }
-#define GCOMP_SHIM_MODULE                                                                      \
-  extern "C" void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; } \
-  extern "C" void gcomp_shim_shared(char** ends) {                                             \
-    ends[0] = __start_gcomp_shared;                                                            \
-    ends[1] = __stop_gcomp_shared;                                                             \
-    ends[2] = __start_gcomp_dynamic;                                                           \
-    ends[3] = __stop_gcomp_dynamic;                                                            \
+#define GCOMP_SHIM_MODULE                                                                                           \
+  extern "C" GCOMP_SHIM_UNWATCHED void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; } \
+  extern "C" GCOMP_SHIM_UNWATCHED void gcomp_shim_shared(char** ends) {                                             \
+    ends[0] = __start_gcomp_shared;                                                                                 \
+    ends[1] = __stop_gcomp_shared;                                                                                  \
+    ends[2] = __start_gcomp_dynamic;                                                                                \
+    ends[3] = __stop_gcomp_dynamic;                                                                                 \
   }
-#define GCOMP_SHIM_KERNEL(name)                                                                    \
-  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); } \
-  extern "C" size_t gcomp_shim_parameter_##name(size_t index, int* pointer) { return gcomp_shim::parameter(name, index, pointer); }
+#define GCOMP_SHIM_KERNEL(name)                                                                                         \
+  extern "C" GCOMP_SHIM_UNWATCHED void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); } \
+  extern "C" GCOMP_SHIM_UNWATCHED size_t gcomp_shim_parameter_##name(size_t index, int* pointer) {                      \
+    return gcomp_shim::parameter(name, index, pointer);                                                                 \
+  }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ir/base/error.h"
+#include "tests/cuda/shim/accesses.h"
 #include "tests/cuda/shim/fiber.h"
 
 namespace gcomp::cuda_shim {
@@ -20,7 +21,9 @@ struct Device {
   void (*barrier)(int line) = nullptr;
   bool (*barrier_or)(int line, bool vote) = nullptr;
   const char* (*exchange)(unsigned mask, const void* value, std::size_t bytes) = nullptr;
+  void (*warp_barrier)(unsigned mask) = nullptr;
   void (*misaligned)(const void* address, std::size_t bytes) = nullptr;
+  void (*access)(const void* address, std::size_t bytes, bool write) = nullptr;
 };
 
 /// A fiber on which one thread after another runs, or one waits.
@@ -54,6 +57,7 @@ struct Warp {
   alignas(16) char slots[2][kWarp][16];
   unsigned mask = 0, arrived = 0, left = 0;  // lanes
   int generation = 0;
+  std::uint16_t barriers = 0;
   std::vector<Worker*> waiting;
 };
 
@@ -82,12 +86,15 @@ class Emulator::Impl {
     device_.barrier = [](int line) { current_->barrier(line, false); };
     device_.barrier_or = [](int line, bool vote) { return current_->barrier(line, vote); };
     device_.exchange = [](unsigned mask, const void* value, std::size_t bytes) { return current_->exchange(mask, value, bytes); };
+    device_.warp_barrier = [](unsigned mask) { current_->exchange(mask, "", 1, true); };
+    device_.access = [](const void* address, std::size_t bytes, bool write) { current_->access(address, bytes, write); };
     device_.misaligned = [](const void* address, std::size_t bytes) { current_->misaligned(address, bytes); };
     check_internal(launch.dynamic_shared == 0 || launch.dynamic_shared <= function.dynamic_shared.size(), "the launch gives ",
                    launch.dynamic_shared, " bytes of dynamic shared memory, the kernel takes ",
                    function.dynamic_shared.empty() ? "none" : "less");
     function.bind(&device_);
     Impl* const outer = std::exchange(current_, this);
+    accesses_.begin_launch();
     try {
       const std::uint64_t blocks = launch.blocks.count();
       for (std::uint64_t b = 0; b < blocks; ++b) run_block(launch.backwards ? blocks - 1 - b : b);
@@ -103,11 +110,14 @@ class Emulator::Impl {
   void run_block(std::uint64_t block) {
     threads_ = static_cast<unsigned>(launch_->threads.count());
     next_ = finished_ = 0;
+    barriers_ = 0;
     block_ = block;
+    accesses_.begin_block(block);
     device_.block = position(block, launch_->blocks);
     warps_.resize((threads_ + kWarp - 1) / kWarp);
     for (Warp& warp : warps_) {
       warp.mask = warp.arrived = warp.left = 0;
+      warp.barriers = 0;
       warp.waiting.clear();
     }
     ready_.clear();
@@ -153,6 +163,7 @@ class Emulator::Impl {
   Worker* next_worker() {
     if (ready_.empty() && waiting_.size() == threads_) {
       ++counts_.barriers;
+      ++barriers_;
       voted_ = std::exchange(votes_, false);
       ready_.push(waiting_);
     }
@@ -215,11 +226,12 @@ class Emulator::Impl {
     return voted_;
   }
 
-  const char* exchange(unsigned mask, const void* value, std::size_t bytes) {
+  const char* exchange(unsigned mask, const void* value, std::size_t bytes, bool is_barrier = false) {
     Worker* const worker = running_;
     const unsigned lane = worker->thread % kWarp, first = worker->thread - lane, lanes = std::min(kWarp, threads_ - first);
     Warp& warp = warps_[worker->thread / kWarp];
-    mask &= lanes == kWarp ? ~0u : (1u << lanes) - 1;
+    const unsigned all = lanes == kWarp ? ~0u : (1u << lanes) - 1;
+    mask &= all;
     if (const unsigned lost = mask & warp.left; lost != 0)
       failure_ = concat("thread ", worker->thread, " exchanges with thread ", first + static_cast<unsigned>(std::countr_zero(lost)),
                         ", which has left");
@@ -236,10 +248,21 @@ class Emulator::Impl {
     } else {
       ++counts_.exchanges;
       ++warp.generation;
+      if (is_barrier && mask == all) ++warp.barriers;
       warp.arrived = 0;
       ready_.push(warp.waiting);
     }
     return slots[0];
+  }
+
+  /// A stack is its thread's own.
+  void access(const void* address, std::size_t bytes, bool write) {
+    if (running_->fiber.holds(address)) return;
+    const Moment now{running_->thread, barriers_, warps_[running_->thread / kWarp].barriers};
+    const std::span<char> dynamic = function_->dynamic_shared;
+    const bool is_dynamic = address >= dynamic.data() && address < dynamic.data() + dynamic.size();
+    failure_ = accesses_.add(now, address, bytes, write, is_dynamic ? dynamic : function_->shared);
+    if (!failure_.empty()) wait();
   }
 
   /// Does not return: the thread stays where it is.
@@ -264,6 +287,8 @@ class Emulator::Impl {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Worker*> idle_, waiting_;
   Queue ready_;
+  Accesses accesses_;
+  std::uint16_t barriers_ = 0;  // of the block
   Worker* running_ = nullptr;
   FiberContext scheduler_;
 };

@@ -1,7 +1,8 @@
 // Runs CUDA kernels on the CPU, for tests: what the emulated driver (tests/cuda/driver) launches with. A kernel is generated CUDA
 // text that the host compiler made a module of (host_module.h). Threads of a block are fibers that run one at a time and change at
 // barriers and warp exchanges, so a run is deterministic. What a device would leave undefined is an error here: a barrier that not
-// all threads of a block reach, different barriers reached at once, an exchange with a lane that has left, a misaligned access.
+// all threads of a block reach, different barriers reached at once, an exchange with a lane that has left, a misaligned access; in
+// modules that are watched (host_module.h), a race.
 #pragma once
 
 #include <cstddef>

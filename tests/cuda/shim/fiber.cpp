@@ -112,6 +112,8 @@ void Fiber::resume(FiberContext& scheduler) {
 #endif
 }
 
+bool Fiber::holds(const void* address) const { return address >= stack_ && address < stack_ + kStackBytes; }
+
 /// Says to AddressSanitizer where it goes on; a null `fake_stack` frees the one that is left.
 FiberContext& Fiber::prepare(FiberContext& scheduler, Fiber* next, [[maybe_unused]] void** fake_stack) {
 #ifdef GCOMP_SHIM_ASAN

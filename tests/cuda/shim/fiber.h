@@ -40,6 +40,8 @@ class Fiber {
   /// The last thing that a body does: the same, for good.
   void leave(FiberContext& scheduler, Fiber* next);
 
+  bool holds(const void* address) const;
+
  private:
   FiberContext& prepare(FiberContext& scheduler, Fiber* next, void** fake_stack);
 

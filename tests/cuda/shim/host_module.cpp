@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -18,11 +19,13 @@ constexpr char kDeviceHeader[] = GCOMP_SOURCE_DIR "/tests/cuda/shim/device.h";
 /// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only. Variables
 /// are the module's own, so that it can be unloaded. -O1, as most kernels run for less time than they take to compile.
 constexpr char kFlags[] =
-    "-std=c++17 -nostdinc++ -O1 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
+    "-std=c++17 -nostdinc++ -O1 -fPIC -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
 #if defined(__GNUC__) && !defined(__clang__)
     " -fno-gnu-unique"
 #endif
     ;
+/// Each access becomes a call of one of device.h's functions; ThreadSanitizer's own library is not linked.
+constexpr char kWatchFlags[] = " -fsanitize=thread -DGCOMP_SHIM_WATCHED";
 /// The most dynamic shared memory that a block has on any GPU.
 constexpr int kDynamicShared = 227 * 1024;
 
@@ -86,18 +89,26 @@ std::vector<std::string> kernels_of(std::string_view text) {
   return names;
 }
 
+Watch watch_by_environment() {
+  const char* const asked = std::getenv("GCOMP_EMULATED_RACES");
+  return asked && *asked && std::string_view(asked) != "0" ? Watch::accesses : Watch::nothing;
+}
+
 std::string host_compiler_identity() {
   static const std::string identity =
-      concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", test::contents(kDeviceHeader));
+      concat(GCOMP_HOST_COMPILER, " ", kFlags, watch_by_environment() == Watch::accesses ? kWatchFlags : "", "\n", kDynamicShared,
+             "\n", test::contents(kDeviceHeader));
   return identity;
 }
 
-HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels) {
+HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels, Watch watch) {
   const test::TemporaryDirectory folder;
   std::ofstream(folder / "kernels.cpp", std::ios::binary) << host_source(text, kernels);
-  const fs::path library = folder / "kernels.so", log = folder / "log";
-  const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder / "kernels.cpp").string(), "' -o '",
-                                     library.string(), "' 2> '", log.string(), "'");
+  const fs::path object = folder / "kernels.o", library = folder / "kernels.so", log = folder / "log";
+  const std::string compiler = concat("'", GCOMP_HOST_COMPILER, "' ");
+  const std::string command = concat("{ ", compiler, kFlags, watch == Watch::accesses ? kWatchFlags : "", " -c '",
+                                     (folder / "kernels.cpp").string(), "' -o '", object.string(), "' && ", compiler, "-shared '",
+                                     object.string(), "' -o '", library.string(), "'; } 2> '", log.string(), "'");
   HostCompilation result;
   const bool accepted = std::system(command.c_str()) == 0;
   result.log = test::contents(log);
@@ -108,9 +119,9 @@ HostCompilation compile_for_host(const std::string& text, const std::vector<std:
   return result;
 }
 
-HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels)
+HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch)
     : HostModule([&] {
-        HostCompilation made = compile_for_host(text, kernels);
+        HostCompilation made = compile_for_host(text, kernels, watch);
         if (made.library.empty()) throw InternalError(concat("the host compiler refused CUDA text:\n", made.log.substr(0, 4000)));
         return made.library;
       }()) {}

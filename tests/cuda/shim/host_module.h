@@ -19,8 +19,15 @@ struct HostCompilation {
 /// Names of the `extern "C"` kernels that the text defines.
 std::vector<std::string> kernels_of(std::string_view text);
 
+/// Whether the emulator hears of each access to memory, and so finds races (accesses.h). That takes tens of times as long.
+enum class Watch : bool { nothing, accesses };
+
+/// What GCOMP_EMULATED_RACES asks for.
+Watch watch_by_environment();
+
 /// Compiles text that defines kernels of the given names. Safe from several threads.
-HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels);
+HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels,
+                                 Watch watch = watch_by_environment());
 
 /// What, beside the text, decides what compile_for_host gives: the compiler, its flags, device.h.
 std::string host_compiler_identity();
@@ -28,7 +35,7 @@ std::string host_compiler_identity();
 class HostModule {
  public:
   /// Throws InternalError with the compiler's log where it refuses.
-  HostModule(const std::string& text, const std::vector<std::string>& kernels);
+  HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch = watch_by_environment());
   /// Of a library that compile_for_host made. Throws InternalError where it does not load.
   explicit HostModule(std::span<const std::byte> library);
   ~HostModule();
