@@ -47,6 +47,9 @@ struct TrainOptions {
   int zero = 1;
   /// Ranks exchange gradients and parameters in buckets of about so many bytes: small ones begin early, large ones are few.
   std::int64_t bucket_bytes = std::int64_t{32} << 20;
+  /// Bytes that a step may take, parameters and optimizer states among them: activations are computed again in the backward pass,
+  /// as few as that needs; 0 for as few bytes as can be. Losses and weights keep their bits. Without it nothing is.
+  Optional<std::int64_t> most_memory = {};
   bool sync_batchnorm = false;         ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};  ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;

@@ -6,11 +6,13 @@
 #include <algorithm>
 
 #include "ir/base/nearest.h"
+#include "ir/base/units.h"
 #include "ir/expand.h"
 #include "passes/attention/match_attention.h"
 #include "passes/choose_layout.h"
 #include "passes/memory/order.h"
 #include "passes/memory/plan_memory.h"
+#include "passes/memory/recompute.h"
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/join_products.h"
@@ -164,6 +166,36 @@ bool fuse_nothing(PassContext& c) {
 bool run_plan_memory(PassContext& c) {
   c.made.plan = plan_memory(c.graph, {.alignment = c.options.target.buffer_alignment});
   return true;
+}
+
+std::int64_t total_bytes(const MemoryPlan& plan) {
+  return plan.arena_bytes + plan.state_bytes + plan.constant_bytes + plan.io_bytes;
+}
+
+/// Plans take a little more than is in use at any node.
+bool run_recompute(PassContext& c) {
+  if (!c.options.most_memory) return false;
+  const std::int64_t most = *c.options.most_memory, alignment = c.options.target.buffer_alignment;
+  const auto plan_of = [&](const Graph& graph) { return plan_memory(graph, {.alignment = alignment}); };
+  const MemoryPlan without = plan_of(c.graph);
+  const std::int64_t fixed = total_bytes(without) - without.arena_bytes;
+  if (total_bytes(without) <= most) return false;
+  std::int64_t least = total_bytes(without);
+  for (std::int64_t in_use = std::max<std::int64_t>(most - fixed, 0);;) {
+    Graph graph = clone(c.graph);
+    if (!recompute(graph, {.alignment = alignment, .most_bytes = in_use})) break;
+    const std::int64_t total = total_bytes(plan_of(graph));
+    least = std::min(least, total);
+    if (total <= most || most == 0) {
+      c.graph = std::move(graph);
+      return true;
+    }
+    if (in_use == 0) break;
+    in_use = std::max<std::int64_t>(in_use - (total - most), 0);
+  }
+  if (most == 0) return false;
+  throw SizeError(concat("the step takes ", size_text(least), " at the least, of which ", size_text(fixed),
+                         " are parameters, the optimizer's states and inputs; ", size_text(most), " are allowed"));
 }
 
 constexpr std::string_view kIsAsked = "without it there is no training step";
@@ -409,6 +441,12 @@ constexpr Pass kPipeline[] = {
      .needs = F::epilogues_fused,
      .gives = F::ordered,
      .run = [](PassContext& c) { return order(c.graph, {.alignment = c.options.target.buffer_alignment}); }},
+    {.name = "recompute",
+     .summary = "where the step shall take less memory: activations are computed again in the backward pass",
+     .walks = kDifferentiated,
+     .needs = F::ordered,
+     .before = F::planned,
+     .run = run_recompute},
     {.name = "plan_memory",
      .summary = "every value gets its place",
      .needs = F::ordered,

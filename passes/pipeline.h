@@ -35,6 +35,9 @@ struct PipelineOptions {
   AlignOptions align = {};
   SplitOptions split = {};
   EpilogueOptions epilogues = {};
+  /// Bytes that a training step may take, its states among them: activations are computed again until it does; 0 for as few as can
+  /// be. Without it none is.
+  std::optional<std::int64_t> most_memory = {};
   bool channels_last = true;                    ///< let choose_layout move convolutions to channels last
   std::vector<std::string> disabled = {};       ///< names of passes to leave out; UserError (exit 2) for one that cannot be
   bool verify = true;                           ///< verify the graph before the first pass and after every pass that changed it

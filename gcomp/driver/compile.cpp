@@ -91,6 +91,7 @@ passes::PipelineOptions pass_options(const runtime::Target& target, const Compil
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
   if (hooks.horizontal_bytes > 0) options.fuse.horizontal_bytes = hooks.horizontal_bytes;
+  options.most_memory = hooks.most_memory;
   options.target = codegen::target_info(target);
   options.maker = "the import";
   options.observer = hooks.pass;
@@ -215,6 +216,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);
+    made.most_memory = options.step.most_memory;
     return std::move(made);
   });
 }
@@ -308,13 +310,16 @@ runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, c
 
 std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) {
   std::vector<StepGraph> graphs;
-  graphs.push_back({std::move(made.graph), kTrainingProgram, hooks});
+  CompileHooks whole = hooks;
+  whole.most_memory = made.most_memory;
+  graphs.push_back({std::move(made.graph), kTrainingProgram, whole});
   if (!made.accumulation) return graphs;
   CompileHooks sums = hooks;  // copies stay what they are: one launch for all (passes/training/accumulate.h)
   sums.disabled.emplace_back("simplify");
   // Casts of parameters and gradients go by buckets too, so that exchanges run beside the rest of a pass.
   CompileHooks by_bucket = hooks;
   by_bucket.horizontal_bytes = passes::DistributeOptions().bucket_bytes;
+  by_bucket.most_memory = made.most_memory;
   graphs.push_back(
       {std::move(made.accumulation->shard), made.accumulation->lock_step ? kLockStepProgram : kShardProgram, by_bucket});
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});

@@ -44,6 +44,7 @@ struct CompileHooks {
   std::vector<std::string> disabled;  ///< passes to leave out
   /// What one launch over many parameters makes at most (passes::FuseOptions); 0 for any amount.
   std::int64_t horizontal_bytes = 0;
+  std::optional<std::int64_t> most_memory;  ///< of a program that computes gradients, as in passes::PipelineOptions
 };
 
 /// What decides a model's graph.
@@ -83,6 +84,7 @@ struct ModelGraph {
   std::vector<GroupSummary> groups = {};                  ///< of a training step's parameters
   std::optional<passes::Accumulation> accumulation = {};  ///< of a training step with micro-batches: `graph` is what is done once
   std::optional<Adaptation> lora = {};                    ///< where GraphOptions ask for adapters
+  std::optional<std::int64_t> most_memory = {};           ///< as in StepSettings
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,

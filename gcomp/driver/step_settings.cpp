@@ -38,6 +38,9 @@ void check(const StepSettings& settings) {
   if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
   check_micro_batches(settings.micro_batches);
+  if (settings.most_memory && *settings.most_memory < 0)
+    throw UserError(concat("a step of ", *settings.most_memory, " bytes: wanted a number above 0, or 0 for as few as can be"),
+                    ExitCode::usage);
   if (settings.bucket_bytes < 1)
     throw UserError(concat("a bucket of ", settings.bucket_bytes, " bytes: wanted one byte or more"), ExitCode::usage);
   passes::require_ranks(settings.micro_batches, settings.ranks, settings.sharding);

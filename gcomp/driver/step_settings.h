@@ -25,6 +25,7 @@ struct StepSettings {
   passes::Sharding sharding = passes::Sharding::optimizer;  ///< what each of several holds a share of
   std::int64_t bucket_bytes = std::int64_t{32} << 20;       ///< of what ranks exchange at once, about
   bool sync_batchnorm = false;                              ///< batch statistics are those of all shards
+  std::optional<std::int64_t> most_memory;                  ///< bytes of a step, or 0 for as few as can be (passes/pipeline.h)
   double learning_rate = 0;                                 ///< what the absolute rates of groups stand beside
 };
 

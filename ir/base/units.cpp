@@ -1,8 +1,10 @@
 #include "ir/base/units.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <span>
+#include <utility>
 
 namespace gcomp {
 namespace {
@@ -56,6 +58,22 @@ TimeUnit time_unit(double seconds) {
 
 std::string time_text(double seconds) { return scaled(seconds, kTimes); }
 std::string size_text(double bytes) { return scaled(bytes, kSizes); }
+std::optional<std::int64_t> parse_size(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},     {"B", 1},    {"KiB", kKi}, {"MiB", kKi * kKi}, {"GiB", kKi * kKi * kKi}, {"TiB", kKi * kKi * kKi * kKi},
+      {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9},  {"TB", 1e12}};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const auto& [name, one] : kUnits) {
+    if (name != unit) continue;
+    const double bytes = number * one;
+    return bytes >= 1 && bytes <= 0x1p62 ? std::optional(static_cast<std::int64_t>(bytes)) : std::nullopt;
+  }
+  return std::nullopt;
+}
 std::string flops_text(double flops) { return scaled(flops, kFlops); }
 std::string rate_text(double per_second, std::string_view unit) { return scaled(per_second, kRates, unit); }
 std::string percent_text(double share) { return scaled(share, kShares); }

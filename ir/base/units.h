@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ std::string time_text(double seconds);
 /// "1.50 MiB", "640 B".
 std::string size_text(double bytes);
 inline std::string size_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
+/// Bytes of "6GiB", "1.5 GB", "640": a number and one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB, the last four in powers of 1000;
+/// nothing where the text is none, or below one byte or beyond 2^62.
+std::optional<std::int64_t> parse_size(std::string_view text);
 /// "1.50 GFLOP", "640 FLOP".
 std::string flops_text(double flops);
 /// "1.2 TFLOP/s", "143.0 GFLOP/s", "0.3 GFLOP/s", "20.0 MFLOP/s": giga down to a tenth, so that a column compares by eye.

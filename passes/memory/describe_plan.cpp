@@ -5,6 +5,7 @@
 
 #include "ir/base/units.h"
 #include "passes/memory/plan_memory.h"
+#include "passes/memory/recompute.h"
 #include "passes/memory/storage.h"
 
 namespace gcomp::passes {
@@ -110,6 +111,8 @@ void describe_peak(std::string& text, const Graph& graph, const MemoryPlan& plan
 std::string describe(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) {
   std::string text = concat("memory of @", graph.name(), "\n");
   describe_states(text, graph);
+  if (const auto count = std::ranges::count_if(graph.nodes(), [](const auto& node) { return is_recomputed(*node); }))
+    add_line(text, "recomputed", concat(count_text(static_cast<std::size_t>(count), "node"), " in the backward pass"));
   add_line(text, "constants", size_text(plan.constant_bytes));
   add_line(text, "inputs and outputs", size_text(plan.io_bytes));
   add_line(text, "arena", size_text(plan.arena_bytes));

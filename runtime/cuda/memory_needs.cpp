@@ -49,6 +49,16 @@ std::int64_t batch_of(const Program& program) {
   return batch;
 }
 
+/// What activations that are computed again may leave to a training step, as `gcomp train --recompute` takes it; "" for other
+/// programs. A plan has one slot for inputs and outputs, and neither workspace nor tables.
+std::string recomputation(const Program& program, const MemoryNeeds& needs, std::int64_t usable) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const bool trains = std::ranges::any_of(program.inputs, [](const Port& port) { return port.role == Role::learning_rate; });
+  const std::int64_t beside_plan = needs.total() - needs.states - needs.arena - needs.constants - program.io_bytes;
+  const std::int64_t most = (usable - beside_plan) / kMiB;
+  return trains && most > 0 ? concat(", or --recompute ", most, "MiB") : "";
+}
+
 std::string what_would_fit(const Program& program, const MemoryNeeds& needs, std::int64_t usable) {
   const std::int64_t grows = needs.arena + needs.io, fixed = needs.total() - grows, batch = batch_of(program);
   if (fixed >= usable)
@@ -57,9 +67,11 @@ std::string what_would_fit(const Program& program, const MemoryNeeds& needs, std
   if (batch > 1) {
     const auto fits = static_cast<std::int64_t>(static_cast<double>(batch) * static_cast<double>(usable - fixed) /
                                                 static_cast<double>(std::max<std::int64_t>(1, grows)));
-    if (fits >= 1) return concat("a batch of about ", fits, " instead of ", batch, " would fit");
+    if (fits >= 1)
+      return concat("a batch of about ", fits, " instead of ", batch, " would fit", recomputation(program, needs, usable));
   }
-  return concat("smaller inputs would fit: temporaries, inputs and outputs may take ", bytes_text(usable - fixed));
+  return concat("smaller inputs would fit: temporaries, inputs and outputs may take ", bytes_text(usable - fixed),
+                recomputation(program, needs, usable));
 }
 
 }  // namespace

@@ -296,6 +296,19 @@ TEST_P(CudaTrainingOfDistinctModels, GivesTheSameBitsTwiceAndInWhateverOrderTheD
   EXPECT_EQ(race.result.exit_code, 0) << race.result.errors;
 }
 
+// Kernels, cuBLASLt's products and cuDNN's attention give a second time what they gave.
+TEST_P(CudaTrainingOfDistinctModels, RecomputedActivationsHaveTheSameBits) {
+  for (const std::vector<std::string>& precision : {std::vector<std::string>{}, {"--precision", "bf16"}}) {
+    const auto trained = [&](std::vector<std::string> more) {
+      more.insert(more.end(), precision.begin(), precision.end());
+      const CudaRun run = folder_.train(GetParam(), 2, {}, more);
+      EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+      return contents(folder_ / "m.jsonl") + contents(folder_ / "trained.onnx");
+    };
+    EXPECT_TRUE(trained({}) == trained({"--recompute", "least"})) << (precision.empty() ? "f32" : "bf16");
+  }
+}
+
 /// Distinct models, and all whose record is compared in f64 only.
 std::vector<RecordedModel> models_for_other_kernels() {
   std::vector<RecordedModel> models = distinct_models();

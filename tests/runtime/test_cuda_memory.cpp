@@ -64,6 +64,12 @@ TEST(CudaMemory, TooLittleNamesTheLargestAndWhatWouldFit) {
       "16.0 MiB, temporaries 256.0 MiB, constants 0.0 KiB, inputs and outputs 64.0 MiB, workspace 0.0 KiB; the largest: "
       "'hidden' f32[32,2097152] 256.0 MiB (temporary), 'x' f32[32,262144] 32.0 MiB (input or output), 'w' f32[4194304] 16.0 "
       "MiB (state), 'small' f32[4] 0.0 KiB (temporary); a batch of about 16 instead of 32 would fit");
+  // A training step may compute activations again: in what is left of 176 MiB by a second slot of inputs.
+  Program step = large_program();
+  step.buffers.push_back({.name = "lr", .space = Space::io, .type = {DType::f32, {}}, .offset = 0, .contents = {}});
+  step.inputs.push_back({4, Role::learning_rate});
+  const std::string training = why_too_large(step, needs, 180 * kMiB, 200 * kMiB);
+  EXPECT_TRUE(training.ends_with("a batch of about 16 instead of 32 would fit, or --recompute 144MiB")) << training;
   const std::string none = why_too_large(program, needs, 10 * kMiB, 200 * kMiB);
   EXPECT_NE(none.find("no batch fits: states, constants and workspace alone need 16.0 MiB of 6.0 MiB usable"), std::string::npos)
       << none;

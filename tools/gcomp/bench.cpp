@@ -28,7 +28,7 @@ namespace gcomp::tools {
 namespace {
 
 struct BenchFlags {
-  std::string model, loss, output;
+  std::string model, loss, output, recompute;
   DataFlags data;
   std::int64_t batch = 0, micro_batches = 1, steps = 50, warmup = 10;
   bool profile = false, inference = false;
@@ -186,6 +186,7 @@ class Bench {
     options.batch = flags_.batch;
     prepare(options);
     options.graph.step.micro_batches = flags_.micro_batches;
+    options.graph.step.most_memory = parse_recompute(flags_.recompute);
     const Model model = Model::load(flags_.model);
     require_output(flags_.output, model, "");
     const driver::LossSpec loss = driver::read_loss(flags_.loss, flags_.output);
@@ -292,6 +293,7 @@ Command add_bench(ArgumentParser& root, Console& console) {
   add_output(parser, flags->output);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
   add_micro_batches(parser, flags->micro_batches);
+  add_recompute(parser, flags->recompute);
   parser.add_option("--steps", flags->steps, "timed steps (default 50)").type_name("N");
   parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");
   parser.add_flag(

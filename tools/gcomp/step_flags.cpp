@@ -7,6 +7,7 @@
 
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 #include "passes/training/optimizers/parameter_kind.h"
 #include "tools/gcomp/report.h"
 
@@ -66,6 +67,7 @@ void StepFlags::add(ArgumentParser& parser) {
       .type_name("Z")
       .group(group);
   add_micro_batches(parser, micro_batches);
+  add_recompute(parser, recompute);
   parser
       .add_option(
           "--zero", zero,
@@ -93,6 +95,25 @@ void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
       .group("Accumulation");
 }
 
+void add_recompute(ArgumentParser& parser, std::string& recompute) {
+  parser
+      .add_option(
+          "--recompute", recompute,
+          "compute activations again in the backward pass, as few as bring a step's memory, parameters and optimizer states "
+          "among it, to SIZE, such as 6GiB; 'least': as far as it goes. Losses and weights keep their bits")
+      .type_name("SIZE|least")
+      .group("Accumulation");
+}
+
+std::optional<std::int64_t> parse_recompute(const std::string& recompute) {
+  if (recompute.empty()) return std::nullopt;
+  if (recompute == "least") return 0;
+  const std::optional<std::int64_t> bytes = parse_size(recompute);
+  if (!bytes)
+    throw UserError(concat("--recompute ", recompute, ": wanted a size, such as 6GiB or 800MB, or 'least'"), ExitCode::usage);
+  return bytes;
+}
+
 driver::StepSettings StepFlags::parse(double learning_rate) const {
   if (skip_spikes && !(*skip_spikes > 0))
     throw UserError(concat("--skip-spikes ", *skip_spikes, ": wanted a number above 0, such as 3"), ExitCode::usage);
@@ -109,6 +130,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .sharding = driver::parse_sharding(zero),
                                 .bucket_bytes = std::max<std::int64_t>(1, std::llround(std::ldexp(bucket_mib, 20))),
                                 .sync_batchnorm = sync_batchnorm,
+                                .most_memory = parse_recompute(recompute),
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

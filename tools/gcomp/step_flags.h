@@ -18,6 +18,7 @@ struct StepFlags {
   std::optional<double> clip_norm, clip_value, ema, skip_spikes;
   bool skip_non_finite = false, sync_batchnorm = false;
   std::int64_t micro_batches = 1;
+  std::string recompute;
   int zero = 1;
   double bucket_mib = 32;
 
@@ -27,6 +28,9 @@ struct StepFlags {
 };
 
 void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches);
+void add_recompute(ArgumentParser& parser, std::string& recompute);
+/// StepSettings::most_memory of the flag's text. Throws UserError (exit 2) for what is no size.
+std::optional<std::int64_t> parse_recompute(const std::string& recompute);
 
 /// One line for each group with its counts and rate, and one for what is in none; nothing where there are no groups.
 void report_groups(const Console& console, Trainer& trainer, double learning_rate);

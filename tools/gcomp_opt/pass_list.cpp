@@ -90,6 +90,7 @@ constexpr Option kOptions[] = {
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_cost", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_cost); }},
     {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.pipeline.autocast->low); }},
+    {"recompute", "most_memory", [](Settings& s, std::string_view text) { read(text, s.pipeline.most_memory.emplace()); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.buffer_alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"scale_loss", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
