@@ -89,21 +89,26 @@ bool collapsible(const FlatNest& nest, int a, int b) {
 
 TermPtr apply(const OpDef& op, DType dtype, std::vector<TermPtr> arguments) { return ir::call(dtype, op, std::move(arguments)); }
 
-/// The position of the first best value among terms in order; NaN is best of all. The best of them is what a maximum or minimum
-/// beside it computes too.
+/// The values combined in their order, without those that change nothing.
+TermPtr combination(const OpDef& combine, const std::vector<TermPtr>& values) {
+  const DType dtype = values.empty() ? DType::f32 : values[0]->dtype;
+  const TermPtr identity = literal(dtype, identity_of(combine.reduction.of, dtype));
+  TermPtr total = identity;
+  for (const TermPtr& value : values)
+    if (compare(value, identity) != 0) total = total == identity ? value : combined(combine, total, value);
+  return total;
+}
+
+/// The position of the first best value among terms in order; NaN is best of all. That is the first that equals the best of them,
+/// which a maximum or minimum beside it computes too, or is a NaN: where one is, no other value equals the best, and else none is.
 TermPtr first_best(bool maximum, DType dtype, const std::vector<TermPtr>& values) {
-  TermPtr best = values[0], position = literal(dtype, 0);
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    const TermPtr& value = values[i];
-    // Neither at most the best nor behind a NaN: two comparisons, and a NaN is better than numbers.
-    const TermPtr &low = maximum ? value : best, &high = maximum ? best : value;
-    TermPtr better = apply(ops::kNot, DType::boolean, {apply(ops::kLessEqual, DType::boolean, {low, high})});
-    if (is_float(value->dtype)) {
-      const TermPtr is_nan = apply(ops::kIsNan, DType::boolean, {best});
-      better = apply(ops::kAnd, DType::boolean, {better, apply(ops::kNot, DType::boolean, {is_nan})});
-    }
-    best = apply(maximum ? ops::kMaximum : ops::kMinimum, best->dtype, {best, value});
-    position = apply(ops::kSelect, dtype, {better, literal(dtype, static_cast<double>(i)), position});
+  const TermPtr best = combination(maximum ? ops::kReduceMax : ops::kReduceMin, values);
+  TermPtr position = literal(dtype, static_cast<double>(values.size() - 1));
+  for (std::size_t i = values.size() - 1; i-- > 0;) {
+    TermPtr found = apply(ops::kEqual, DType::boolean, {values[i], best});
+    if (is_float(values[i]->dtype))
+      found = apply(ops::kOr, DType::boolean, {found, apply(ops::kIsNan, DType::boolean, {values[i]})});
+    position = apply(ops::kSelect, dtype, {found, literal(dtype, static_cast<double>(i)), position});
   }
   return position;
 }
@@ -188,11 +193,7 @@ class Unroller {
     if (is_position(*s.combine)) {
       s.value = values.empty() ? literal(s.dtype, 0) : first_best(of == Reduction::Of::first_maximum, s.dtype, values);
     } else {
-      const TermPtr identity = literal(s.value->dtype, identity_of(of, s.value->dtype));
-      TermPtr total = identity;
-      for (const TermPtr& value : values)
-        if (compare(value, identity) != 0) total = total == identity ? value : combined(*s.combine, total, value);
-      s.value = total;
+      s.value = values.empty() ? literal(s.value->dtype, identity_of(of, s.value->dtype)) : combination(*s.combine, values);
     }
     s.kind = Statement::Kind::map;
     s.combine = nullptr;

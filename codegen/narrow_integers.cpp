@@ -14,6 +14,10 @@ using namespace gcomp::ir;
 
 namespace {
 
+/// As wide as the floats whose comparisons choose: a compiler that counts lanes by the narrowest type has four registers of floats
+/// for one of bytes, more than there are, and packs each comparison.
+constexpr DType kChosen = DType::i32;
+
 bool is_cast_of(const TermPtr& term, int statement) {
   return term->kind == Term::Kind::call && term->op == &ops::kCast && term->arguments[0]->kind == Term::Kind::local &&
          term->arguments[0]->slot == statement;
@@ -57,11 +61,14 @@ void narrow_integers(FlatNest& nest) {
     const int slot = static_cast<int>(number);
     const std::optional<DType> dtype = read_as(nest, slot);
     if (dtype != DType::u8 && dtype != DType::i32) continue;
-    const TermPtr value = narrowed(s.value, *dtype);
+    const TermPtr value = narrowed(s.value, *dtype) ? narrowed(s.value, kChosen) : nullptr;
     if (!value) continue;
     s.value = value;
-    s.dtype = *dtype;
-    const auto uncast = [&](const TermPtr& t) { return is_cast_of(t, slot) ? local(*dtype, slot) : nullptr; };
+    s.dtype = kChosen;
+    const auto uncast = [&](const TermPtr& t) -> TermPtr {
+      if (!is_cast_of(t, slot)) return nullptr;
+      return *dtype == kChosen ? local(kChosen, slot) : call(*dtype, ops::kCast, {local(kChosen, slot)});
+    };
     for (Statement& reader : nest.statements) reader.value = edited(reader.value, uncast);
   }
 }

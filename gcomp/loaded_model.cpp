@@ -33,7 +33,7 @@ LoadedModel::LoadedModel(const Path& path, const DeviceOptions& options, DeviceR
   const runtime::Program* forward = driver::find_program(self.artifact, driver::kForwardProgram);
   check_user(forward, "'", path.string(), "' holds no forward pass");
   driver::require_device(device, forward->target, path.string());
-  self.device = runtime::open_device(forward->target.kind, options);
+  self.device = runtime::open_device(forward->target.kind, driver::with_choices(options, self.saved));
   self.states = self.device->allocate_states();
   const auto load = [&](const runtime::Program& program) {
     return self.device->load(program, self.states, driver::kernel_binary(self.artifact, program));
@@ -43,6 +43,7 @@ LoadedModel::LoadedModel(const Path& path, const DeviceOptions& options, DeviceR
   if (std::vector<driver::StepProgram> programs = driver::step_programs(self.artifact); !programs.empty()) try {
       self.step = driver::StepPrograms(*self.device, self.states, std::move(programs), self.saved.micro_batches);
     } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
+  if (const auto note = driver::note_choices(self.saved, *self.device, path.string()); note && options.log) options.log(*note);
   for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
   const std::vector<std::string> missing = self.states->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));

@@ -183,7 +183,8 @@ class Trainer {
   void prepare_export();
   /// The output that a loss without arguments looks at; "" for others, and after load().
   const std::string& loss_output() const;
-  /// One line each: what training changes in the file's meaning, which parameters it ties and splits; none after load().
+  /// One line each: what training changes in the file's meaning, which parameters it ties and splits; after load() whether timed
+  /// choices are not taken.
   const std::vector<std::string>& notes() const;
   /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;

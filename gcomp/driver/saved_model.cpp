@@ -9,6 +9,7 @@
 #include "gcomp/driver/step_ports.h"
 #include "runtime/backend.h"
 #include "runtime/files/strict_json.h"
+#include "runtime/timed_choices.h"
 
 namespace gcomp::driver {
 namespace {
@@ -182,10 +183,12 @@ SavedModel parse(const json& object) {
                    .input_forms = {},
                    .preprocessing = members.has("preprocessing") ? members.text("preprocessing") : "",
                    .micro_batches = members.has("micro_batches") ? members.integer("micro_batches", 2) : 1,
+                   .timed = members.has("timed_choices") ? members.text("timed_choices") : "",
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
   saved.learning_rate = read_rate(members, "learning_rate");
+  if (!saved.timed.empty()) runtime::parse_timed_choices(saved.timed);
   saved.limits = limits_of(members);
   if (members.has("input_forms")) saved.input_forms = input_forms_of(members);
   if (members.has("lora")) saved.lora = lora_of(members.at("lora"));
@@ -272,6 +275,7 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   if (!saved.input_forms.empty()) object["input_forms"] = to_json(saved.input_forms);
   if (!saved.preprocessing.empty()) object["preprocessing"] = saved.preprocessing;
   if (saved.micro_batches > 1) object["micro_batches"] = saved.micro_batches;
+  if (!saved.timed.empty()) object["timed_choices"] = saved.timed;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -291,6 +295,18 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
   } catch (const json::exception& error) {
     throw UserError(concat("'", path.string(), "': its description of the model is damaged: ", error.what()));
   }
+}
+
+DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
+  if (options.timed_choices.empty()) options.timed_choices = saved.timed;
+  return options;
+}
+
+std::optional<std::string> note_choices(const SavedModel& saved, const runtime::Device& device, const std::filesystem::path& path) {
+  if (saved.timed.empty()) return std::nullopt;
+  const std::string why = runtime::difference(saved.timed, device.timed_choices());
+  if (why.empty()) return std::nullopt;
+  return concat("'", path.string(), "': its timed choices (--tune) are not taken: ", why, "; bits may differ from here on");
 }
 
 void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gcomp/data_position.h"
+#include "gcomp/device_options.h"
 #include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/original_model.h"
@@ -64,6 +65,7 @@ struct SavedModel {
   std::vector<InputForm> input_forms;  ///< of the programs' inputs
   std::string preprocessing;           ///< of rows before they come: a list of transforms in the form of inference
   std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
+  std::string timed = {};              ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step
@@ -73,6 +75,11 @@ void store(const SavedModel& saved, runtime::Artifact& artifact);
 /// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save(), or says what does not fit its
 /// programs and weights.
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
+
+/// With the timed choices of the model where none are given: for the device that it runs on.
+DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved);
+/// A note where the device computes products in other ways than the model's training did; nothing elsewhere.
+std::optional<std::string> note_choices(const SavedModel& saved, const runtime::Device& device, const std::filesystem::path& path);
 
 /// Throws UserError (exit 2) where the artifact is compiled for another kind of device than the one that is asked for.
 void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path);

@@ -89,7 +89,7 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   options.learning_rate = saved.learning_rate;
   driver::require_device(request, trained_step->target, path.string());
   open_device({&runtime::backend_of(trained_step->target), concat("compiled for ", runtime::to_string(trained_step->target))},
-              device_options);
+              driver::with_choices(device_options, saved));
   try {
     adopt_step(driver::step_programs(artifact));
   } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
@@ -102,6 +102,7 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   for (const auto& [name, tensor] : artifact.weights) memory->write(name, tensor);
   const std::vector<std::string> missing = memory->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
+  if (auto note = driver::note_choices(saved, *device, path.string())) model.repairs.push_back(*std::move(note));
 }
 
 /// Copies the inputs of the executable that are data from the batch.
@@ -229,6 +230,7 @@ runtime::Artifact Trainer::Impl::artifact() {
   for (const runtime::StateEntry& entry : memory->entries())
     if (entry.role != runtime::StateRole::scratch) artifact.weights.emplace(entry.name, memory->read(entry.name));
   saved.learning_rate = options.learning_rate;
+  saved.timed = runtime::to_text(device->timed_choices());
   const frontend::OnnxFile* file = source ? driver::onnx_file(*source) : nullptr;
   if (file && !saved.original) saved.original = driver::keep_original(*file, model, options.keep_model, artifact);
   if (artifact.model.empty()) artifact.model = whole_model;

@@ -108,6 +108,40 @@ TEST_F(CudaTunedRuns, ARunGoesOnWithItsChoicesWhateverTheCacheHolds) {
   EXPECT_FALSE(trained() == whole);
 }
 
+/// So does an artifact: the note says where they are not taken.
+TEST_F(CudaTunedRuns, AnArtifactGoesOnWithItsChoices) {
+  train("whole", 4, {"--tune"}, with_times("20,10"));
+  const std::string whole = trained(), half = folder_ / "half.gcx", rest = folder_ / "rest.onnx";
+  const auto go_on = [&](const Words& more, const Settings& settings) {
+    Words words{"train", half, "--data", model_.data(), "--steps", "2", "--no-shuffle", "--out", rest};
+    words.insert(words.end(), more.begin(), more.end());
+    const CudaRun run = folder_.run(words, {.emulated = settings});
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return run;
+  };
+  const auto begin = [&](const Words& more) {
+    Words words{"train", model_.model(), "--data", model_.data(), "--device", "cuda", "--steps", "2", "--out", half};
+    for (const Words& options : {recipe_of(model_).train_options, more}) words.insert(words.end(), options.begin(), options.end());
+    const CudaRun run = folder_.run(words, {.emulated = with_times("20,10")});
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    forget_timings();
+  };
+  begin({"--tune"});
+  const CudaRun same = go_on({"--tune"}, with_times("10,20"));
+  EXPECT_TRUE(contents(rest) == whole);
+  EXPECT_EQ(same.result.errors.find("timed choices"), std::string::npos) << same.result.errors;
+
+  const CudaRun untuned = go_on({}, with_times("10,20"));
+  EXPECT_NE(untuned.result.errors.find(concat("half.gcx': ", kNotTaken, "they were made on Emulated GPU")), std::string::npos)
+      << untuned.result.errors;
+  EXPECT_NE(untuned.result.errors.find("and nothing is timed here; bits may differ"), std::string::npos);
+  EXPECT_FALSE(contents(rest) == whole);
+
+  begin({});
+  EXPECT_EQ(go_on({"--tune"}, with_times("10,20")).result.errors.find("timed choices"), std::string::npos)
+      << "an artifact of a training that timed nothing holds none";
+}
+
 /// What no timing decided is kept too: with more memory it would be timed.
 TEST_F(CudaTunedRuns, AFavouriteForWantOfMemoryStays) {
   Settings little = with_times("20,10"), roomy = little;

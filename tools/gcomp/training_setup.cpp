@@ -148,6 +148,7 @@ Trainer TrainingRun::load_trainer() {
   runtime::DeviceOptions device = device_options();
   compiling_.watch(device);
   Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request(), flags_.trust.parse(flags_.model));
+  for (const std::string& note : trainer.notes()) console_.say("note: " + note);
   const DataPosition before = trainer.data_position();
   if (before.steps == 0 && flags_.seed_given) trainer.set_seed(flags_.seed);
   if (before.steps > 0 && flags_.seed_given && flags_.seed != before.seed)
