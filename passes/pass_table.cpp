@@ -184,14 +184,14 @@ bool run_recompute(PassContext& c) {
   for (std::int64_t in_use = std::max<std::int64_t>(most - fixed, 0);;) {
     Graph graph = clone(c.graph);
     if (!recompute(graph, {.alignment = alignment, .most_bytes = in_use})) break;
-    const std::int64_t total = total_bytes(plan_of(graph));
-    least = std::min(least, total);
-    if (total <= most || most == 0) {
+    const MemoryPlan plan = plan_of(graph);
+    least = total_bytes(plan);
+    if (least <= most || most == 0) {
       c.graph = std::move(graph);
       return true;
     }
-    if (in_use == 0) break;
-    in_use = std::max<std::int64_t>(in_use - (total - most), 0);
+    if (plan.lower_bound > in_use) break;  // nothing is left that would lower it
+    in_use = std::max<std::int64_t>(in_use - (least - most), 0);
   }
   if (most == 0) return false;
   throw SizeError(concat("the step takes ", size_text(least), " at the least, of which ", size_text(fixed),

@@ -36,18 +36,12 @@ double product_flops(const Node& node) {
     const Shape &q = m.operands[0].shape, &v = m.operands[2].shape;
     return 2 * count_of(element_count(q)) * count_of(v[v.size() - 2]) * (node.op == &ops::kAttention ? 2 : 5);
   }
-  if (node.op == &ops::kMatmul || node.op == &ops::kProduct) {
-    if (node.op == &ops::kProduct) {  // without views
-      const Shape& a = node.operands[0]->type.shape;
-      return 2 * count_of(node.result()->type.elements()) *
-             count_of(a[a.size() - (with_defaults(ops::kMatmul, node.attributes).flag("transpose_a") ? 2 : 1)]);
-    }
-    const Matrices m = matrices_of(node);
-    const Shape& a = m.operands[0].shape;
-    const std::int64_t depth = a[a.size() - (with_defaults(*node.op, node.attributes).flag("transpose_a") ? 2 : 1)];
-    return 2 * count_of(element_count(m.results[0].shape)) * count_of(depth);
-  }
-  return 0;
+  if (node.op != &ops::kMatmul && node.op != &ops::kProduct) return 0;
+  const Matrices m = matrices_of(node);  // of a product with an epilogue the operands
+  const Shape& a = m.operands[0].shape;
+  const Shape& c = m.results.empty() ? node.result()->type.shape : m.results[0].shape;
+  const std::int64_t depth = a[a.size() - (with_defaults(*node.op, node.attributes).flag("transpose_a") ? 2 : 1)];
+  return 2 * count_of(element_count(c)) * count_of(depth);
 }
 
 /// Of running a node, in bytes moved.

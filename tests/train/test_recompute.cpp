@@ -3,6 +3,7 @@
 
 #include "gcomp/gcomp.h"
 #include "ir/base/units.h"
+#include "runtime/cpu/find_compiler.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/temporary_directory.h"
@@ -65,6 +66,15 @@ TEST(RecomputeOfTheCommand, GoesWithPrecisionPartsClippingAndAverages) {
     less.insert(less.end(), {"--recompute", "least"});
     EXPECT_TRUE(four_steps(model, more) == four_steps(model, less)) << more[0];
   }
+}
+
+TEST(RecomputeOfTheCommand, GoesWithRanks) {
+  if (runtime::cpu::find_program("mpirun").empty()) GTEST_SKIP() << "there is no mpirun";
+  const RecordedModel model = recorded_model("gpt_tiny");
+  const std::string one = four_steps(model, {"--micro-batches", "4"});
+  for (const char* stage : {"1", "3"})
+    EXPECT_TRUE(four_steps(model, {"--micro-batches", "4", "--ranks", "2", "--zero", stage, "--recompute", "least"}) == one)
+        << stage;
 }
 
 // What is drawn for a dropout is drawn again by the same numbers.

@@ -18,11 +18,6 @@ void Accesses::begin_launch() {
   std::fill(std::begin(recent_), std::end(recent_), Recent{});
 }
 
-void Accesses::begin_block(std::uint64_t block) {
-  ++serial_;
-  block_ = block;
-}
-
 Accesses::Byte* Accesses::bytes_at(std::uintptr_t address) {
   const std::uintptr_t number = address / kPageBytes;
   Recent& recent = recent_[number % kRecent];

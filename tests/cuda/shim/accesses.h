@@ -26,7 +26,7 @@ class Accesses {
  public:
   /// What earlier launches did is behind us.
   void begin_launch();
-  void begin_block(std::uint64_t block);
+  void begin_block() { ++serial_; }
 
   /// An access of the block that began last; "" or the race that it is part of, in words. `shared` is the block's own memory: what
   /// another block has there is other memory.
@@ -56,7 +56,6 @@ class Accesses {
                    std::span<const char> shared) const;
 
   std::uint32_t serial_ = 0, first_serial_ = 1;  // of blocks over all launches, and of the launch's first
-  std::uint64_t block_ = 0;
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   struct Recent {
     std::uintptr_t number = 0;

@@ -112,7 +112,7 @@ class Emulator::Impl {
     next_ = finished_ = 0;
     barriers_ = 0;
     block_ = block;
-    accesses_.begin_block(block);
+    accesses_.begin_block();
     device_.block = position(block, launch_->blocks);
     warps_.resize((threads_ + kWarp - 1) / kWarp);
     for (Warp& warp : warps_) {
