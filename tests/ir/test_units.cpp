@@ -40,5 +40,17 @@ TEST(Units, SharesThatAreSmallButThere) {
   EXPECT_EQ(percent_text(0), "0.0 %");
 }
 
+TEST(Units, SizesAreReadInPowersOfTwoAndTen) {
+  EXPECT_EQ(parse_size("640"), 640);
+  EXPECT_EQ(parse_size("640 B"), 640);
+  EXPECT_EQ(parse_size("6GiB"), std::int64_t{6} << 30);
+  EXPECT_EQ(parse_size("1.5 MiB"), 3 << 19);
+  EXPECT_EQ(parse_size("1.5GB"), 1500000000);
+  EXPECT_EQ(parse_size("2kB"), 2000);
+  EXPECT_EQ(parse_size(size_text(std::int64_t{3} << 40)), std::int64_t{3} << 40);
+  for (const char* none : {"", "GiB", "0", "-1GiB", "0.2", "1e30TiB", "nan", "inf", "6 gib", "6GiB ", "1,5GiB", "6 G"})
+    EXPECT_FALSE(parse_size(none)) << none;
+}
+
 }  // namespace
 }  // namespace gcomp
