@@ -285,7 +285,8 @@ TEST_P(CudaTraining, GradientsFollowTheRecord) {
 }
 
 // Runs but for the first two do what another device may do: streams are delayed as far as their events allow, fresh memory holds
-// other rubbish, and the threads of each kernel run the other way round, on other content of shared memory, and are compared.
+// other rubbish, and the threads of each kernel run the other way round, on other content of shared memory, and are compared, while
+// each access is looked at.
 TEST_P(CudaTrainingOfDistinctModels, GivesTheSameBitsTwiceAndInWhateverOrderTheDeviceWorks) {
   const std::string usual = bits({});
   EXPECT_TRUE(bits({}) == usual) << "a second run";
@@ -294,6 +295,8 @@ TEST_P(CudaTrainingOfDistinctModels, GivesTheSameBitsTwiceAndInWhateverOrderTheD
   EXPECT_TRUE(bits({.emulated = {{"POISON", "165"}}, .environment = {}}) == usual) << "other content of fresh memory";
   const CudaRun race = folder_.train(GetParam(), 1, {.emulated = {{"RACES", "1"}}, .environment = {}});
   EXPECT_EQ(race.result.exit_code, 0) << race.result.errors;
+  ASSERT_FALSE(race.nvrtc.is_null()) << "kernels came from the cache of the runs before, whose accesses nobody watches";
+  EXPECT_GT(race.nvrtc.at("counts").value("nvrtcCompileProgram", 0), 0);
 }
 
 // Kernels, cuBLASLt's products and cuDNN's attention give a second time what they gave.

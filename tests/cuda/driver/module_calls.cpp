@@ -1,4 +1,6 @@
 // Modules, their kernels, and launches.
+#include <cstdio>
+
 #include "ir/base/error.h"
 #include "tests/cuda/driver/exports.h"
 #include "tests/cuda/record/image.h"
@@ -36,6 +38,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
     if (!runs_on(header.architecture, d.compute)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     auto loaded = std::make_shared<Module>();
     loaded->host = std::make_shared<cuda_shim::HostModule>(*library);
+    if (current_context()->options.races && !loaded->host->is_watched()) {
+      std::fprintf(stderr, "emulated driver: a module whose accesses nobody watches, under GCOMP_EMULATED_RACES\n");
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
     *module = d.modules.add(std::move(loaded));
     return CUDA_SUCCESS;
   });

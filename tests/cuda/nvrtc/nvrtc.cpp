@@ -74,9 +74,11 @@ std::map<std::string, std::int64_t> reported_figures(const Calls& calls) { retur
 
 GCOMP_EXPORT nvrtcResult nvrtcVersion(int* major, int* minor) {
   if (const nvrtcResult error = entered("nvrtcVersion")) return error;
+  // What watched modules are kept as is nothing for runs that watch none, nor the other way round.
+  constexpr int kWatching = 100;
   const Version v = version();
   *major = v.major;
-  *minor = v.minor;
+  *minor = v.minor + (cuda_shim::watch_by_environment() == cuda_shim::Watch::accesses ? kWatching : 0);
   return NVRTC_SUCCESS;
 }
 

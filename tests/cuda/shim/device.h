@@ -271,6 +271,9 @@ inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 
 #ifdef GCOMP_SHIM_WATCHED
+extern "C" {
+char gcomp_shim_is_watched = 1;
+}
 // The host compiler calls ThreadSanitizer's functions at each access of a watched module, and finds these.
 #define GCOMP_SHIM_CALLBACK __attribute__((visibility("hidden"), used)) GCOMP_SHIM_UNWATCHED
 #define GCOMP_SHIM_HOOK(name, bytes, write) \

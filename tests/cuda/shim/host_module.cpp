@@ -142,6 +142,8 @@ HostModule::~HostModule() {
 
 bool HostModule::has(const std::string& name) const { return dlsym(handle_, ("gcomp_shim_entry_" + name).c_str()) != nullptr; }
 
+bool HostModule::is_watched() const { return dlsym(handle_, "gcomp_shim_is_watched") != nullptr; }
+
 Function HostModule::function(const std::string& name) const {
   Function function;
   function.entry = reinterpret_cast<void (*)(void**)>(dlsym(handle_, ("gcomp_shim_entry_" + name).c_str()));

@@ -43,6 +43,8 @@ class HostModule {
   HostModule& operator=(const HostModule&) = delete;
 
   bool has(const std::string& name) const;
+  /// Whether the emulator hears of its accesses.
+  bool is_watched() const;
   /// Throws InternalError for a name that the module lacks.
   Function function(const std::string& name) const;
 
