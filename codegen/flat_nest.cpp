@@ -90,8 +90,7 @@ bool collapsible(const FlatNest& nest, int a, int b) {
 TermPtr apply(const OpDef& op, DType dtype, std::vector<TermPtr> arguments) { return ir::call(dtype, op, std::move(arguments)); }
 
 /// The values combined in their order, without those that change nothing.
-TermPtr combination(const OpDef& combine, const std::vector<TermPtr>& values) {
-  const DType dtype = values.empty() ? DType::f32 : values[0]->dtype;
+TermPtr combination(const OpDef& combine, DType dtype, const std::vector<TermPtr>& values) {
   const TermPtr identity = literal(dtype, identity_of(combine.reduction.of, dtype));
   TermPtr total = identity;
   for (const TermPtr& value : values)
@@ -102,7 +101,7 @@ TermPtr combination(const OpDef& combine, const std::vector<TermPtr>& values) {
 /// The position of the first best value among terms in order; NaN is best of all. That is the first that equals the best of them,
 /// which a maximum or minimum beside it computes too, or is a NaN: where one is, no other value equals the best, and else none is.
 TermPtr first_best(bool maximum, DType dtype, const std::vector<TermPtr>& values) {
-  const TermPtr best = combination(maximum ? ops::kReduceMax : ops::kReduceMin, values);
+  const TermPtr best = combination(maximum ? ops::kReduceMax : ops::kReduceMin, values[0]->dtype, values);
   TermPtr position = literal(dtype, static_cast<double>(values.size() - 1));
   for (std::size_t i = values.size() - 1; i-- > 0;) {
     TermPtr found = apply(ops::kEqual, DType::boolean, {values[i], best});
@@ -193,7 +192,7 @@ class Unroller {
     if (is_position(*s.combine)) {
       s.value = values.empty() ? literal(s.dtype, 0) : first_best(of == Reduction::Of::first_maximum, s.dtype, values);
     } else {
-      s.value = values.empty() ? literal(s.value->dtype, identity_of(of, s.value->dtype)) : combination(*s.combine, values);
+      s.value = combination(*s.combine, s.value->dtype, values);
     }
     s.kind = Statement::Kind::map;
     s.combine = nullptr;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "ir/base/nearest.h"
-#include "ir/base/units.h"
 #include "ir/expand.h"
 #include "passes/attention/match_attention.h"
 #include "passes/choose_layout.h"
@@ -168,34 +167,8 @@ bool run_plan_memory(PassContext& c) {
   return true;
 }
 
-std::int64_t total_bytes(const MemoryPlan& plan) {
-  return plan.arena_bytes + plan.state_bytes + plan.constant_bytes + plan.io_bytes;
-}
-
-/// Plans take a little more than is in use at any node.
 bool run_recompute(PassContext& c) {
-  if (!c.options.most_memory) return false;
-  const std::int64_t most = *c.options.most_memory, alignment = c.options.target.buffer_alignment;
-  const auto plan_of = [&](const Graph& graph) { return plan_memory(graph, {.alignment = alignment}); };
-  const MemoryPlan without = plan_of(c.graph);
-  const std::int64_t fixed = total_bytes(without) - without.arena_bytes;
-  if (total_bytes(without) <= most) return false;
-  std::int64_t least = total_bytes(without);
-  for (std::int64_t in_use = std::max<std::int64_t>(most - fixed, 0);;) {
-    Graph graph = clone(c.graph);
-    if (!recompute(graph, {.alignment = alignment, .most_bytes = in_use})) break;
-    const MemoryPlan plan = plan_of(graph);
-    least = total_bytes(plan);
-    if (least <= most || most == 0) {
-      c.graph = std::move(graph);
-      return true;
-    }
-    if (plan.lower_bound > in_use) break;  // nothing is left that would lower it
-    in_use = std::max<std::int64_t>(in_use - (least - most), 0);
-  }
-  if (most == 0) return false;
-  throw SizeError(concat("the step takes ", size_text(least), " at the least, of which ", size_text(fixed),
-                         " are parameters, the optimizer's states and inputs; ", size_text(most), " are allowed"));
+  return c.options.most_memory && recompute_to(c.graph, *c.options.most_memory, c.options.target.buffer_alignment);
 }
 
 constexpr std::string_view kIsAsked = "without it there is no training step";

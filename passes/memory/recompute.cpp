@@ -8,8 +8,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/base/error.h"
+#include "ir/base/units.h"
 #include "ir/matrices.h"
 #include "ir/ops/table.h"
+#include "passes/memory/plan_memory.h"
 #include "passes/memory/storage.h"
 
 namespace gcomp::passes {
@@ -337,5 +340,32 @@ class Recomputer {
 bool is_recomputed(const Node& node) { return node.origin.str().ends_with(kAgain); }
 
 bool recompute(Graph& graph, const RecomputeOptions& options) { return Recomputer(graph, options).run(); }
+
+bool recompute_to(Graph& graph, std::int64_t most, std::int64_t alignment) {
+  const auto plan_of = [&](const Graph& g) { return plan_memory(g, {.alignment = alignment}); };
+  const auto total = [](const MemoryPlan& plan) {
+    return plan.arena_bytes + plan.state_bytes + plan.constant_bytes + plan.io_bytes;
+  };
+  const MemoryPlan without = plan_of(graph);
+  const std::int64_t fixed = total(without) - without.arena_bytes;
+  if (total(without) <= most) return false;
+  std::int64_t least = total(without);
+  // Plans take a little more than is in use at any node.
+  for (std::int64_t in_use = std::max<std::int64_t>(most - fixed, 0);;) {
+    Graph less = clone(graph);
+    if (!recompute(less, {.alignment = alignment, .most_bytes = in_use})) break;
+    const MemoryPlan plan = plan_of(less);
+    least = total(plan);
+    if (least <= most || most == 0) {
+      graph = std::move(less);
+      return true;
+    }
+    if (plan.lower_bound > in_use) break;  // nothing is left that would lower it
+    in_use = std::max<std::int64_t>(in_use - (least - most), 0);
+  }
+  if (most == 0) return false;
+  throw SizeError(concat("the step takes ", size_text(least), " at the least, of which ", size_text(fixed),
+                         " are parameters, the optimizer's states and inputs; ", size_text(most), " are allowed"));
+}
 
 }  // namespace gcomp::passes

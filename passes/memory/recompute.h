@@ -23,12 +23,16 @@ struct RecomputeOptions {
 ///                                            %dv = matmul %y.again, %dz
 ///
 /// A copy is the node itself over the same operands, so its results have the bits of the first: a step computes what it would
-/// without. No node is copied twice, and no copy is copied: a step takes at most one forward pass more. Where a copy needs what is
+/// without. No node is copied twice, and no copy is copied: nothing runs more than twice. Where a copy needs what is
 /// in memory no more, that is computed again before it. Not copied: updates, collectives, and what updates read.
 ///
 /// At the node where most is in use, those that lie between two reads are weighed: bytes that would not be there for the work that
 /// a copy takes, counted as bytes that are moved and multiply-adds at the rates of a GPU. The best go first.
 bool recompute(ir::Graph& graph, const RecomputeOptions& options);
+
+/// The same until a plan of the graph takes at most `most` bytes, those of states, constants, inputs and outputs among them; 0 for
+/// as few as can be. Throws SizeError, with the least, where that is more than `most`.
+bool recompute_to(ir::Graph& graph, std::int64_t most, std::int64_t alignment);
 
 /// Whether the node is such a copy: its origin says so, in every profile too.
 bool is_recomputed(const ir::Node& node);

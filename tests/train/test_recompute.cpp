@@ -28,8 +28,8 @@ std::string four_steps(const RecordedModel& model, const Words& more) {
   return losses + contents(folder / "t.onnx");
 }
 
-/// Of the plan of the training step, in bytes.
-std::int64_t arena_of(const RecordedModel& model, const Words& more, std::string* plan = nullptr) {
+/// A line of the plan of the training step, in bytes.
+std::int64_t planned(std::string_view line_name, const RecordedModel& model, const Words& more, std::string* plan = nullptr) {
   const Recipe recipe = recipe_of(model);
   Words words{"compile", model.model(), "--train", "--loss", recipe.loss, "--batch", std::to_string(recipe.batch),
               "--emit",  "plan"};
@@ -37,12 +37,17 @@ std::int64_t arena_of(const RecordedModel& model, const Words& more, std::string
   const CommandResult result = run_gcomp(words);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   if (plan) *plan = result.output;
-  constexpr std::string_view kLine = "\n  arena  ";
-  const std::size_t line = result.output.find(kLine);
+  const std::string begin = concat("\n  ", line_name, "  ");
+  const std::size_t line = result.output.find(begin);
   if (line == std::string::npos) return -1;
-  const std::size_t from = result.output.find_first_not_of(' ', line + kLine.size());
+  const std::size_t from = result.output.find_first_not_of(' ', line + begin.size());
   return parse_size(result.output.substr(from, result.output.find('\n', from) - from)).value_or(-1);
 }
+
+std::int64_t arena_of(const RecordedModel& model, const Words& more, std::string* plan = nullptr) {
+  return planned("arena", model, more, plan);
+}
+std::int64_t total_of(const RecordedModel& model, const Words& more) { return planned("total", model, more); }
 
 class Recompute : public testing::TestWithParam<RecordedModel> {};
 
@@ -118,6 +123,11 @@ TEST(RecomputeOfTheCommand, HoldsToASize) {
   EXPECT_EQ(enough, before);
   EXPECT_EQ(plan.find("recomputed"), std::string::npos);
   EXPECT_GT(before, least);
+  // Half-way there, with what no recomputation changes.
+  const std::int64_t fixed = total_of(model, {}) - before, most = fixed + (before + least) / 2;
+  const std::int64_t found = total_of(model, {"--recompute", std::to_string(most)});
+  EXPECT_LE(found, most + most / 100) << "plans are printed to three digits";
+  EXPECT_GT(found, fixed + least);
 }
 
 TEST(RecomputeOfTheCommand, RefusesWhatIsNoSizeAndWhatCannotBe) {
