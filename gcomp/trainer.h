@@ -50,6 +50,10 @@ struct TrainOptions {
   /// Bytes that a step may take, parameters and optimizer states among them: activations are computed again in the backward pass,
   /// as few as that needs; 0 for as few bytes as can be. Losses and weights keep their bits. Without it nothing is.
   Optional<std::int64_t> most_memory = {};
+  /// Parts of rows by which the last product and the loss are computed, one after the other, so that no more than a part of the
+  /// logits is in memory; 0 for a number that suits their shape. Sums over rows, the last weight's gradient among them, are added
+  /// up part by part.
+  std::int64_t loss_chunks = 1;
   bool sync_batchnorm = false;         ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};  ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;

@@ -19,6 +19,7 @@
 #include "passes/products/transpose_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
+#include "passes/training/chunk_loss.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/distribute.h"
 #include "passes/training/lock_step.h"
@@ -58,6 +59,12 @@ bool run_attach_loss(PassContext& c) {
   }
   c.made.loss = attach_loss(c.graph, c.training->loss, c.training->arrays);
   return true;
+}
+
+bool run_chunk_loss(PassContext& c) {
+  Value* whole = c.made.loss;
+  c.made.loss = chunk_loss(c.graph, whole, c.training->loss_chunks);
+  return c.made.loss != whole;
 }
 
 bool run_scale_loss(PassContext& c) {
@@ -213,6 +220,14 @@ constexpr Pass kPipeline[] = {
      .gives = F::loss_attached,
      .run = run_attach_loss,
      .required = kIsAsked},
+    {.name = "chunk_loss",
+     .summary = "where it is asked for: the last product and the loss go over some rows after others",
+     .stage = Stage::preparing,
+     .walks = kDifferentiated,
+     .needs = {F::forward, F::loss_attached},
+     .before = F::loss_scaled,
+     .run = run_chunk_loss,
+     .required = "without --loss-chunks the loss is computed in one part"},
     {.name = "scale_loss",
      .summary = "f16: what is differentiated is the loss times the loss scale",
      .stage = Stage::preparing,

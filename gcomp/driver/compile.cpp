@@ -213,6 +213,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .ranks = options.step.ranks,
                                           .sharding = options.step.sharding,
                                           .bucket_bytes = options.step.bucket_bytes,
+                                          .loss_chunks = options.step.loss_chunks,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);

@@ -5,6 +5,7 @@
 #include "gcomp/driver/parameter_groups.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
+#include "passes/training/chunk_loss.h"
 #include "passes/training/distribute.h"
 
 namespace gcomp::driver {
@@ -40,6 +41,9 @@ void check(const StepSettings& settings) {
   check_micro_batches(settings.micro_batches);
   if (settings.most_memory && *settings.most_memory < 0)
     throw UserError(concat("a step of ", *settings.most_memory, " bytes: wanted a number above 0, or 0 for as few as can be"),
+                    ExitCode::usage);
+  if (settings.loss_chunks < 0 || settings.loss_chunks > passes::kMostLossChunks)
+    throw UserError(concat("--loss-chunks ", settings.loss_chunks, ": wanted 1 to ", passes::kMostLossChunks, ", or auto"),
                     ExitCode::usage);
   if (settings.bucket_bytes < 1)
     throw UserError(concat("a bucket of ", settings.bucket_bytes, " bytes: wanted one byte or more"), ExitCode::usage);

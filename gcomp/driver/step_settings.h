@@ -26,7 +26,8 @@ struct StepSettings {
   std::int64_t bucket_bytes = std::int64_t{32} << 20;       ///< of what ranks exchange at once, about
   bool sync_batchnorm = false;                              ///< batch statistics are those of all shards
   std::optional<std::int64_t> most_memory;                  ///< bytes of a step, or 0 for as few as can be (passes/pipeline.h)
-  double learning_rate = 0;                                 ///< what the absolute rates of groups stand beside
+  std::int64_t loss_chunks = 1;  ///< parts of rows that the loss is computed by, or 0 for a number by its own choice
+  double learning_rate = 0;      ///< what the absolute rates of groups stand beside
 };
 
 /// `--zero`, a stage of ZeRO. Throws UserError (exit 2) for one that there is not.

@@ -259,6 +259,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .bucket_bytes = options.bucket_bytes,
                 .sync_batchnorm = options.sync_batchnorm,
                 .most_memory = standard(options.most_memory),
+                .loss_chunks = options.loss_chunks,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
   if (!options.lora_adapter.empty())

@@ -16,12 +16,16 @@ inline constexpr AttributeSpec kBatchNormAttributes[] = {AttributeSpec::optional
 inline constexpr AttributeSpec kLayerNormAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
                                                          AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
 inline constexpr AttributeSpec kCrossEntropyAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
-                                                            AttributeSpec::optional("ignore_index", AttributeType::integer, -100)};
+                                                            AttributeSpec::optional("ignore_index", AttributeType::integer, -100),
+                                                            AttributeSpec::optional("sum", AttributeType::flag)};
 inline constexpr Sample kAxisSamples[] = {{"f64[3,4]", "{axis=1}"}, {"f64[3,4,2]", "{axis=1}"}, {"f64[5]", "{axis=0}"}};
 inline constexpr Sample kBatchNormSamples[] = {{"f64[4,3] f64[3] f64[3]"}, {"f64[2,3,2,2] f64[3] f64[3]", "{epsilon=0.01}"}};
 inline constexpr Sample kLayerNormSamples[] = {{"f64[3,4] f64[4] f64[4]", "{axis=1}"},
                                                {"f64[2,3,4] f64[3,4] f64[3,4]", "{axis=1, epsilon=0.01}"}};
-inline constexpr Sample kCrossEntropySamples[] = {{"f64[4,3] i64[4]", "{axis=1}", 0, 2}, {"f64[2,3,2] i64[2,2]", "{axis=1}", 0, 2}};
+inline constexpr Sample kCrossEntropySamples[] = {{"f64[4,3] i64[4]", "{axis=1}", 0, 2},
+                                                  {"f64[2,3,2] i64[2,2]", "{axis=1}", 0, 2},
+                                                  {"f64[4,3] i64[4]", "{axis=1, ignore_index=1, sum=true}", 0, 2}};
+inline constexpr Sample kGradientBarrierSamples[] = {{"f64[2,3]"}, {"f64[]"}};
 inline constexpr Sample kBceSamples[] = {{"f64[4,2] f64[4,2]", "", 0.1, 0.9}};
 
 inline std::vector<TensorType> infer_along_axis(const InferContext& c) {
@@ -292,7 +296,8 @@ inline Var kept_rows(Builder& b, Var labels, std::int64_t ignored, DType dtype) 
 
 constexpr OpDef kCrossEntropy{
     .name = "cross_entropy",
-    .summary = "mean over rows of -log softmax(logits)[label] along `axis`; rows labelled ignore_index are left out",
+    .summary =
+        "mean over rows, or with `sum` the sum, of -log softmax(logits)[label] along `axis`, but of rows labelled ignore_index",
     .kind = Kind::composite,
     .operands = 2,
     .attributes = kCrossEntropyAttributes,
@@ -316,7 +321,8 @@ constexpr OpDef kCrossEntropy{
           Var losses = (kLog(b.sum(kExp(x), {axis})) - picked) * kept;
           Integers rows;
           for (std::int64_t i = 0; i < losses.rank(); ++i) rows.push_back(i);
-          return std::vector{(b.sum(losses, rows) / b.sum(kept, rows)).value};
+          Var sum = b.sum(losses, rows);
+          return std::vector{(e.attributes().flag("sum") ? sum : sum / b.sum(kept, rows)).value};
         },
     .gradient =
         [](GradientContext& g) {
@@ -326,7 +332,8 @@ constexpr OpDef kCrossEntropy{
           Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
           Integers rows;
           for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
-          Var scale = kept * b.broadcast(g.dy() / b.sum(kept, rows), kept.shape(), {});
+          Var each = g.attributes().flag("sum") ? g.dy() : g.dy() / b.sum(kept, rows);
+          Var scale = kept * b.broadcast(each, kept.shape(), {});
           Var probability = weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis});
           Var hot = choose(labelled(b, logits, labels, axis), b.like(logits, 1), 0);
           g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
@@ -364,7 +371,21 @@ constexpr OpDef kBinaryCrossEntropy{
     .samples = kBceSamples,
 };
 
-inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax,   &kLogSoftmax,   &kBatchNorm,
-                                                 &kLayerNorm, &kCrossEntropy, &kBinaryCrossEntropy};
+/// Where gradients are added up one after the other: what comes from later readers of an operand is one sum, in memory, before
+/// those of earlier ones are added, so that no kernel waits for all of them.
+constexpr OpDef kGradientBarrier{
+    .name = "gradient_barrier",
+    .summary = "its operand; nothing is fused across it on the way back",
+    .kind = Kind::composite,
+    .operands = 1,
+    .precision = Precision::promoted,
+    .infer = [](const InferContext& c) { return std::vector{c.operand(0)}; },
+    .expand = [](ExpandContext& e) { return std::vector{e.operand(0).value}; },
+    .gradient = [](GradientContext& g) { g.add(0, g.builder().apply(kBarrier, {g.dy()})); },
+    .samples = kGradientBarrierSamples,
+};
+
+inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax,      &kLogSoftmax,         &kBatchNorm,      &kLayerNorm,
+                                                 &kCrossEntropy, &kBinaryCrossEntropy, &kGradientBarrier};
 
 }  // namespace gcomp::ir::ops

@@ -34,7 +34,7 @@ extern const OpDef kIota, kGather, kScatterAdd, kCumulativeSum, kCumulativeProdu
 // random.h
 extern const OpDef kPhiloxUniform, kRandomUniform;
 // composite.h
-extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy, kBinaryCrossEntropy;
+extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy, kBinaryCrossEntropy, kGradientBarrier;
 // attention.h
 extern const OpDef kAttention, kAttentionGradient;
 // square_sums.h

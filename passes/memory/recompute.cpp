@@ -67,6 +67,42 @@ bool may_be_copied(const Node& node) {
   }
 }
 
+/// What may be the loss: an output of that role; of a shard, what is added to a state of one element, which holds what the loss of
+/// the batch has come to so far.
+std::vector<const Value*> losses_of(const Graph& graph, const NodeOrder& order) {
+  std::vector<const Value*> losses;
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    if (graph.output_role(i) == Role::loss) losses.push_back(graph.outputs()[i]);
+  if (!losses.empty()) return losses;
+  for (const Node* node : order) {
+    const State* state = node->op->kind == Kind::update ? graph.find_state(node->operands[0]) : nullptr;
+    if (state && state->role == StateRole::scratch && state->value->type.elements() == 1) losses.push_back(node->operands[1]);
+  }
+  return losses;
+}
+
+/// What the loss is made of, which is less than any gradient is made of; all values where nothing may be the loss. The rest are
+/// gradients: to have one again, all that it sums up would run again.
+ValueSet forward_values(const Graph& graph, const NodeOrder& order) {
+  ValueSet least(graph);
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const Value* loss : losses_of(graph, order)) {
+    ValueSet values(graph);
+    values.insert(loss);
+    std::size_t nodes = 0;
+    for (auto node = order.rbegin(); node != order.rend(); ++node) {
+      if (std::ranges::none_of((*node)->results, [&](const Value* value) { return values.contains(value); })) continue;
+      values.insert_all((*node)->operands);
+      ++nodes;
+    }
+    if (nodes < fewest) least = std::move(values);
+    fewest = std::min(fewest, nodes);
+  }
+  if (fewest == std::numeric_limits<std::size_t>::max())
+    for (const Node* node : order) least.insert_all(node->results);
+  return least;
+}
+
 /// What a graph is at some time: who reads what and when, and how much is in use.
 class Timeline {
  public:
@@ -161,7 +197,8 @@ struct Chain {
 
 class Recomputer {
  public:
-  Recomputer(Graph& graph, const RecomputeOptions& options) : graph_(graph), options_(options), order_(order_of(graph)) {}
+  Recomputer(Graph& graph, const RecomputeOptions& options)
+      : graph_(graph), options_(options), order_(order_of(graph)), forward_(forward_values(graph, order_)) {}
 
   bool run() {
     while (lower_peak()) continue;
@@ -187,9 +224,14 @@ class Recomputer {
     std::int64_t over = *peak - options_.most_bytes;
     std::unordered_set<const Value*> touched;
     bool lowered = false;
+    double waiting =
+        0;  // the gain of the best that another of this round keeps from being copied; it has its turn before lesser ones
     for (const Chain& chain : chains) {
-      if (over <= 0) break;
-      if (touches(time, chain, touched)) continue;
+      if (over <= 0 || chain.gain() < waiting) break;
+      if (touches(time, chain, touched)) {
+        waiting = std::max(waiting, chain.gain());
+        continue;
+      }
       apply(time, chain);
       over -= chain.freed - chain.held_at_peak;
       lowered = true;
@@ -219,7 +261,8 @@ class Recomputer {
   bool add(const Timeline& time, int peak, const Node& node, Chain& chain) const {
     if (std::ranges::count(chain.nodes, &node) > 0) return true;
     if (!may_be_copied(node) || copied_.count(&node) > 0 || copies_.count(&node) > 0 || chain.nodes.size() == kLongestChain ||
-        std::ranges::any_of(node.results, [&](const Value* result) { return time.feeds_update(result); }))
+        std::ranges::any_of(node.results, [&](const Value* result) { return time.feeds_update(result); }) ||
+        std::ranges::none_of(node.results, [&](const Value* result) { return forward_.contains(result); }))
       return false;
     for (const Value* operand : node.operands) {
       if (!operand) continue;
@@ -330,6 +373,7 @@ class Recomputer {
   Graph& graph_;
   const RecomputeOptions& options_;
   NodeOrder order_;
+  ValueSet forward_;
   std::unordered_set<const Node*> copied_, copies_;
   std::unordered_map<const Value*, Value*> again_;                      ///< the copy of a value
   std::unordered_map<const Node*, std::vector<const Node*>> inserted_;  ///< in front of a node

@@ -24,10 +24,12 @@ struct RecomputeOptions {
 ///
 /// A copy is the node itself over the same operands, so its results have the bits of the first: a step computes what it would
 /// without. No node is copied twice, and no copy is copied: nothing runs more than twice. Where a copy needs what is
-/// in memory no more, that is computed again before it. Not copied: updates, collectives, and what updates read.
+/// in memory no more, that is computed again before it. Not copied: updates, collectives, what updates read, and where the graph
+/// has a loss, what that is not made of: gradients.
 ///
 /// At the node where most is in use, those that lie between two reads are weighed: bytes that would not be there for the work that
-/// a copy takes, counted as bytes that are moved and multiply-adds at the rates of a GPU. The best go first.
+/// a copy takes, counted as bytes that are moved and multiply-adds at the rates of a GPU. The best go first, several at once where
+/// they have nothing to do with each other; none before a better one that has to wait for the next look at the peak.
 bool recompute(ir::Graph& graph, const RecomputeOptions& options);
 
 /// The same until a plan of the graph takes at most `most` bytes, those of states, constants, inputs and outputs among them; 0 for

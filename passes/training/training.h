@@ -26,7 +26,8 @@ struct TrainingRequest {
   std::int64_t ranks = 1;                              ///< that share the shards; they divide these
   Sharding sharding = Sharding::optimizer;             ///< what each of several ranks holds a share of
   std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< DistributeOptions::bucket_bytes
-  std::int64_t shards = 1;  ///< more: the graph is that of one of so many shards of a batch (passes/training/accumulate.h)
+  std::int64_t loss_chunks = 1;  ///< parts of rows that the loss is computed by (passes/training/chunk_loss.h)
+  std::int64_t shards = 1;       ///< more: the graph is that of one of so many shards of a batch (passes/training/accumulate.h)
 };
 
 /// What a step gives beside the loss; null for what it does not.

@@ -312,6 +312,25 @@ TEST_P(CudaTrainingOfDistinctModels, RecomputedActivationsHaveTheSameBits) {
   }
 }
 
+// A part of the rows after the other, each of its own gradients: the record's losses, in less memory, again of one graph launch a
+// step.
+TEST_P(CudaTrainingOfDistinctModels, LossesByPartsFollowTheRecord) {
+  const RecordedModel& model = GetParam();
+  const Recipe recipe = recipe_of(model);
+  const CudaRun run = folder_.train(model, kSomeSteps, {}, {"--loss-chunks", "2"});
+  if (model.name.starts_with("unet")) {  // its loss is of a convolution
+    EXPECT_NE(run.result.errors.find("the loss looks at no matrix product"), std::string::npos) << run.result.errors;
+    return;
+  }
+  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
+  const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+  ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kSomeSteps);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i] / wanted.at(static_cast<std::int64_t>(i)), 1, float32_loss_tolerance(model, recipe, i))
+        << "step " << i + 1;
+}
+
 /// Distinct models, and all whose record is compared in f64 only.
 std::vector<RecordedModel> models_for_other_kernels() {
   std::vector<RecordedModel> models = distinct_models();

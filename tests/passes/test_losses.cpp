@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "ir/base/integers.h"
 #include "ir/interpret.h"
 #include "passes/pipeline.h"
 #include "passes/training/metrics/metric.h"
@@ -36,12 +37,14 @@ std::map<std::string, TensorType> types_of_batch(const std::map<std::string, Ten
   return types;
 }
 
-std::vector<double> losses_with(const std::string& name, const std::string& loss, const std::map<std::string, Tensor>& data) {
+std::vector<double> losses_with(const std::string& name, const std::string& loss, const std::map<std::string, Tensor>& data,
+                                std::int64_t chunks = 1) {
   RecordedModel training = import_recorded("heads_" + name);
   const TrainingRequest request{.loss = parse_loss(loss),
                                 .optimizer = OptimizerSpec("sgd"),
                                 .trained = training.trained,
-                                .arrays = types_of_batch(data, kRecordedRows)};
+                                .arrays = types_of_batch(data, kRecordedRows),
+                                .loss_chunks = chunks};
   prepare(training.graph(), {}, &request);
   return run_recorded(training, 0.05, data);
 }
@@ -84,6 +87,34 @@ TEST_P(RecordedLosses, TrainAsPyTorchDoes) {
 }
 INSTANTIATE_TEST_SUITE_P(Models, RecordedLosses,
                          testing::Combine(testing::Values("mlp", "cnn", "transformer"), testing::ValuesIn(kinds_of_losses())),
+                         [](const auto& info) { return concat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
+
+/// Losses of a product that are cut by rows are what they are whole; what a convolution or attention makes, and dice, which divides
+/// sums over all rows by one another, cannot be cut.
+class LossesInParts : public testing::TestWithParam<std::tuple<const char*, std::string>> {};
+
+TEST_P(LossesInParts, TrainAsPyTorchDoes) {
+  const std::string model = std::get<0>(GetParam()), kind = std::get<1>(GetParam());
+  const std::int64_t parts = model == "mlp" ? 2 : 3;
+  const std::map<std::string, Tensor> data = arrays_of("heads_" + model + ".npz");
+  const std::vector<std::string> texts = loss_texts();
+  const Tensor& wanted = loss_record().at(model);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string& text = texts[i];
+    if (first_loss(text) != (kind == "sums" ? "" : kind)) continue;
+    const auto has = [&](const char* word) { return text.find(word) != text.npos; };
+    if (has("(maps") || has("(parts") || has("dice")) {
+      EXPECT_THROW(losses_with(model, text, data, parts), UserError) << text;
+      continue;
+    }
+    const std::vector<double> losses = losses_with(model, text, data, parts);
+    for (std::int64_t step = 0; step < kRecordedSteps; ++step)
+      ASSERT_TRUE(is_close(losses[at(step)], wanted.at(static_cast<std::int64_t>(i) * kRecordedSteps + step)))
+          << text << " in " << parts << " parts, at step " << step + 1;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Models, LossesInParts,
+                         testing::Combine(testing::Values("mlp", "transformer"), testing::ValuesIn(kinds_of_losses())),
                          [](const auto& info) { return concat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
 
 /// Sums of all batches of seven, of which the last has six rows, are what PyTorch has of all rows at once.

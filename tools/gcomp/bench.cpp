@@ -28,7 +28,7 @@ namespace gcomp::tools {
 namespace {
 
 struct BenchFlags {
-  std::string model, loss, output, recompute;
+  std::string model, loss, output, recompute, loss_chunks = "1";
   DataFlags data;
   std::int64_t batch = 0, micro_batches = 1, steps = 50, warmup = 10;
   bool profile = false, inference = false;
@@ -187,6 +187,7 @@ class Bench {
     prepare(options);
     options.graph.step.micro_batches = flags_.micro_batches;
     options.graph.step.most_memory = parse_recompute(flags_.recompute);
+    options.graph.step.loss_chunks = parse_loss_chunks(flags_.loss_chunks);
     const Model model = Model::load(flags_.model);
     require_output(flags_.output, model, "");
     const driver::LossSpec loss = driver::read_loss(flags_.loss, flags_.output);
@@ -294,6 +295,7 @@ Command add_bench(ArgumentParser& root, Console& console) {
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
   add_micro_batches(parser, flags->micro_batches);
   add_recompute(parser, flags->recompute);
+  add_loss_chunks(parser, flags->loss_chunks);
   parser.add_option("--steps", flags->steps, "timed steps (default 50)").type_name("N");
   parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");
   parser.add_flag(

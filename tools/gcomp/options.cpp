@@ -62,9 +62,16 @@ bool names_file(const std::string& text) {
 
 std::string file_hint(std::string_view flag) { return concat("; a file is named by ", flag); }
 
-constexpr std::string_view kOptimizerFlags[] = {
-    "--optimizer", "--lr",        "--momentum",   "--dampening", "--nesterov",        "--weight-decay",  "--betas",         "--eps",
-    "--group",     "--clip-norm", "--clip-value", "--ema",       "--skip-non-finite", "--micro-batches", "--sync-batchnorm"};
+constexpr std::string_view kOptimizerFlags[] = {"--optimizer",       "--lr",
+                                                "--momentum",        "--dampening",
+                                                "--nesterov",        "--weight-decay",
+                                                "--betas",           "--eps",
+                                                "--group",           "--clip-norm",
+                                                "--clip-value",      "--ema",
+                                                "--skip-non-finite", "--micro-batches",
+                                                "--sync-batchnorm",  "--recompute",
+                                                "--loss-chunks",     "--zero",
+                                                "--bucket-mib"};
 constexpr std::string_view kGraphFlags[] = {"--loss",
                                             "--batch",
                                             "--precision",

@@ -1,6 +1,7 @@
 #include "tools/gcomp/step_flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
+#include "passes/training/chunk_loss.h"
 #include "passes/training/optimizers/parameter_kind.h"
 #include "tools/gcomp/report.h"
 
@@ -68,6 +70,7 @@ void StepFlags::add(ArgumentParser& parser) {
       .group(group);
   add_micro_batches(parser, micro_batches);
   add_recompute(parser, recompute);
+  add_loss_chunks(parser, loss_chunks);
   parser
       .add_option(
           "--zero", zero,
@@ -114,6 +117,25 @@ std::optional<std::int64_t> parse_recompute(const std::string& recompute) {
   return bytes;
 }
 
+void add_loss_chunks(ArgumentParser& parser, std::string& loss_chunks) {
+  parser
+      .add_option(
+          "--loss-chunks", loss_chunks,
+          "compute the last product and the loss by N parts of the rows, one after the other, so that the logits of one are "
+          "in memory; 'auto': 8, or what else suits the rows")
+      .type_name("N|auto")
+      .group("Accumulation");
+}
+
+std::int64_t parse_loss_chunks(const std::string& loss_chunks) {
+  if (loss_chunks == "auto") return passes::kChosenChunks;
+  std::int64_t chunks = 0;
+  const auto read = std::from_chars(loss_chunks.data(), loss_chunks.data() + loss_chunks.size(), chunks);
+  if (read.ec != std::errc() || read.ptr != loss_chunks.data() + loss_chunks.size() || chunks < 1)
+    throw UserError(concat("--loss-chunks ", loss_chunks, ": wanted 1 to ", passes::kMostLossChunks, ", or auto"), ExitCode::usage);
+  return chunks;
+}
+
 driver::StepSettings StepFlags::parse(double learning_rate) const {
   if (skip_spikes && !(*skip_spikes > 0))
     throw UserError(concat("--skip-spikes ", *skip_spikes, ": wanted a number above 0, such as 3"), ExitCode::usage);
@@ -131,6 +153,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .bucket_bytes = std::max<std::int64_t>(1, std::llround(std::ldexp(bucket_mib, 20))),
                                 .sync_batchnorm = sync_batchnorm,
                                 .most_memory = parse_recompute(recompute),
+                                .loss_chunks = parse_loss_chunks(loss_chunks),
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

@@ -18,7 +18,7 @@ struct StepFlags {
   std::optional<double> clip_norm, clip_value, ema, skip_spikes;
   bool skip_non_finite = false, sync_batchnorm = false;
   std::int64_t micro_batches = 1;
-  std::string recompute;
+  std::string recompute, loss_chunks = "1";
   int zero = 1;
   double bucket_mib = 32;
 
@@ -29,6 +29,9 @@ struct StepFlags {
 
 void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches);
 void add_recompute(ArgumentParser& parser, std::string& recompute);
+void add_loss_chunks(ArgumentParser& parser, std::string& loss_chunks);
+/// StepSettings::loss_chunks of the flag's text. Throws UserError (exit 2) for what is no number of parts.
+std::int64_t parse_loss_chunks(const std::string& loss_chunks);
 /// StepSettings::most_memory of the flag's text. Throws UserError (exit 2) for what is no size.
 std::optional<std::int64_t> parse_recompute(const std::string& recompute);
 

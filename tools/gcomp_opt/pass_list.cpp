@@ -21,6 +21,7 @@ struct Settings {
   std::string loss = "mse", optimizer = "sgd";
   std::optional<passes::LossScaling> scaling;
   passes::StepOptions step;
+  std::int64_t loss_chunks = 1;
 };
 
 [[noreturn]] void misuse(const std::string& message) { throw UserError(message, ExitCode::usage); }
@@ -93,6 +94,7 @@ constexpr Option kOptions[] = {
     {"recompute", "most_memory", [](Settings& s, std::string_view text) { read(text, s.pipeline.most_memory.emplace()); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.buffer_alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
+    {"chunk_loss", "chunks", [](Settings& s, std::string_view text) { read(text, s.loss_chunks); }},
     {"scale_loss", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
     {"attach_optimizer", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
     {"training_step", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
@@ -121,7 +123,12 @@ constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_non_finite", 
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
   const passes::OptimizerSpec optimizer(settings.optimizer, "optimizer");
   optimizer.check("optimizer");
-  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling, settings.step};
+  return {.loss = passes::parse_loss(settings.loss),
+          .optimizer = optimizer,
+          .trained = parameters_of(graph),
+          .scaling = settings.scaling,
+          .step = settings.step,
+          .loss_chunks = settings.loss_chunks};
 }
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
@@ -130,12 +137,15 @@ bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
   return true;
 }
 
-/// The first output by every parameter, or by every float input where there is none: what is differentiated without attach_loss.
+/// The first output, which is the loss without attach_loss.
+void add_loss(const Graph& graph, std::string_view pass, passes::PassResults& made) {
+  if (made.loss) return;
+  check_user(!graph.outputs().empty(), pass, ": the graph has no output that is the loss");
+  made.loss = graph.outputs()[0];
+}
+
+/// The loss by every parameter, or by every float input where there is none.
 void add_what_to_differentiate(const Graph& graph, passes::PassResults& made) {
-  if (!made.loss) {
-    check_user(!graph.outputs().empty(), "differentiate: the graph has no output to differentiate");
-    made.loss = graph.outputs()[0];
-  }
   if (!made.scaled.scaled) made.scaled.scaled = made.loss;
   if (!parameters_of(graph).empty() || !made.parameters.empty()) return;
   for (Value* input : graph.inputs())
@@ -148,6 +158,7 @@ bool run_pass(const passes::Pass& pass, Graph& graph, PassState& state, const Se
   if (pass.walks.has(passes::Walk::gradients) && !pass.walks.has(passes::Walk::training)) request.optimizer.reset();
   passes::PassContext context{.graph = graph, .options = settings.pipeline, .training = &request, .made = std::move(state.made)};
   const bool differentiates = pass.name == "differentiate";
+  if (differentiates || pass.name == "chunk_loss") add_loss(graph, pass.name, context.made);
   if (differentiates) add_what_to_differentiate(graph, context.made);
   const bool changed = passes::run_alone(pass, context, state.held);
   state.made = std::move(context.made);

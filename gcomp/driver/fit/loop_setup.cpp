@@ -209,6 +209,7 @@ void add_words(const Trainer::Impl& trainer, nlohmann::json& facts) {
   facts["optimizer"] = trainer.options.optimizer.text();
   facts["precision"] = name_of(trainer.options.graph.precision.value_or(DType::f32));
   facts["micro-batches"] = step.micro_batches;
+  facts["loss chunks"] = step.loss_chunks;
   const auto add = [&](const char* name, const std::optional<double>& value) {
     if (value) facts[name] = *value;
   };
