@@ -12,6 +12,7 @@
 #include "passes/input_form.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
+#include "passes/training/chunk_loss.h"
 #include "passes/training/distribute.h"
 #include "runtime/backend.h"
 
@@ -256,6 +257,7 @@ EvaluationGraph evaluation_graph(const Model& model, const GraphOptions& options
   evaluation.row_dependence = row_dependence(made.graph);
   evaluation.plan =
       passes::attach_evaluation(made.graph, settled(loss, made), metrics, found_arrays(model, options), &made.target.bound);
+  passes::chunk_outputs(made.graph, options.step.loss_chunks);
   return evaluation;
 }
 

@@ -378,7 +378,7 @@ constexpr OpDef kGradientBarrier{
     .summary = "its operand; nothing is fused across it on the way back",
     .kind = Kind::composite,
     .operands = 1,
-    .precision = Precision::promoted,
+    .precision = Precision::wide,
     .infer = [](const InferContext& c) { return std::vector{c.operand(0)}; },
     .expand = [](ExpandContext& e) { return std::vector{e.operand(0).value}; },
     .gradient = [](GradientContext& g) { g.add(0, g.builder().apply(kBarrier, {g.dy()})); },

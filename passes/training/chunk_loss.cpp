@@ -52,9 +52,8 @@ bool is_in(const std::vector<Value*>& values, const ValueSet& set) {
   return std::ranges::any_of(values, [&](const Value* value) { return set.contains(value); });
 }
 
-ValueSet needed_for(const Graph& graph, const Value* loss) {
-  ValueSet needed(graph);
-  needed.insert(loss);
+ValueSet needed_for(const Graph& graph, const std::vector<Value*>& wanted) {
+  ValueSet needed(graph, wanted);
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node)
     if (is_in((*node)->results, needed)) needed.insert_all((*node)->operands);
   return needed;
@@ -86,8 +85,7 @@ bool goes_by_parts(const Node& node, std::int64_t chunks) {
   if (op.kind == Kind::pointwise || &op == &ops::kFull || &op == &ops::kBinaryCrossEntropy) return true;
   if (&op == &ops::kReshape) return part_of(node.operands[0]->type.shape, chunks).has_value();
   if (&op == &ops::kBroadcast) return is_operand_cut(node, part->cut).has_value();
-  if (&op == &ops::kReduceSum || &op == &ops::kReduceMax || &op == &ops::kReduceMin)
-    return are_behind(node.attributes.integers("axes"), part->cut);
+  if (op.kind == Kind::reduce && node.attributes.find("axes")) return are_behind(node.attributes.integers("axes"), part->cut);
   if (&op == &ops::kSoftmax || &op == &ops::kLogSoftmax || &op == &ops::kIota || &op == &ops::kConcat)
     return are_behind({node.attributes.integer("axis")}, part->cut);
   if (&op == &ops::kTranspose) {
@@ -105,21 +103,27 @@ bool goes_by_parts(const Node& node, std::int64_t chunks) {
   return false;
 }
 
-/// Whether it sums all rows up, each of them for itself.
+/// Whether its result is the sum of what it makes of parts.
 bool sums_rows(const Node& node, std::int64_t chunks) {
-  const std::optional<RowPart> part = part_of(node.operands[0]->type.shape, chunks);
+  if (node.op != &ops::kCrossEntropy && node.op != &ops::kReduceSum) return false;
+  const Shape& shape = node.operands[0]->type.shape;
+  const std::optional<RowPart> part = part_of(shape, chunks);
   if (!part) return false;
   if (node.op == &ops::kCrossEntropy) return are_behind({node.attributes.integer("axis")}, part->cut);
-  return node.op == &ops::kReduceSum && node.result()->type.shape.empty();
+  const Integers& axes = node.attributes.integers("axes");
+  for (std::size_t d = 0; d < part->cut; ++d)
+    if (shape[d] > 1 && std::ranges::count(axes, static_cast<std::int64_t>(d)) == 0) return false;
+  return true;
 }
 
-/// What lies between a product and the loss.
+/// What lies between a product and what is wanted of it, the loss.
 struct LossRegion {
   Node* product = nullptr;
-  std::vector<const Node*> between;  ///< from the product to the sums, a row of each made of the same row
-  std::vector<const Node*> sums;     ///< over all rows
-  std::vector<const Node*> after;    ///< from there to the loss
-  std::string refused = {};          ///< why it is not cut; "" where it can be
+  std::int64_t chunks = 1;
+  std::vector<const Node*> between = {};  ///< from the product to the sums, a row of each made of the same row
+  std::vector<const Node*> sums = {};     ///< over all rows
+  std::vector<const Node*> after = {};    ///< from there to what is wanted
+  std::string refused = {};               ///< why it is not cut; "" where it can be
 };
 
 std::string described(const Node& node) {
@@ -127,8 +131,9 @@ std::string described(const Node& node) {
                 node.origin.empty() ? std::string() : concat(" (node '", node.origin, "')"));
 }
 
-LossRegion region_of(const Graph& graph, const ValueSet& needed, Node& product, std::int64_t chunks) {
-  LossRegion region{.product = &product, .between = {}, .sums = {}, .after = {}};
+LossRegion region_of(const Graph& graph, const std::vector<Value*>& wanted, const ValueSet& needed, Node& product,
+                     std::int64_t chunks) {
+  LossRegion region{.product = &product, .chunks = chunks};
   if (!has_parts(product, chunks)) {
     region.refused = concat("the ", product.result()->type.shape[0], " rows of ", described(product), " are not cut into ", chunks,
                             " equal parts");
@@ -155,16 +160,18 @@ LossRegion region_of(const Graph& graph, const ValueSet& needed, Node& product, 
       of_sums.insert_all(node->results);
     }
   }
-  if (region.sums.empty()) region.refused = concat("nothing sums the rows of ", described(product));
+  if (region.sums.empty() || is_in(wanted, of_rows))
+    region.refused = concat("the rows of ", described(product), " are not only summed");
   return region;
 }
 
 class LossDivider {
  public:
-  LossDivider(Graph& graph, const LossRegion& region, std::int64_t chunks)
-      : builder_(graph), region_(region), product_(*region.product), chunks_(chunks) {}
+  LossDivider(Graph& graph, const LossRegion& region)
+      : builder_(graph), region_(region), product_(*region.product), chunks_(region.chunks) {}
 
-  Value* run(Value* loss) {
+  /// What takes the place of the sums and of what is made of them.
+  std::unordered_map<Value*, Value*> run() {
     make_weights();
     std::vector<std::vector<Var>> sums(region_.sums.size());
     for (std::int64_t i = 0; i < chunks_; ++i) {
@@ -173,7 +180,7 @@ class LossDivider {
       for (const Node* node : region_.between) parts_[node->result()] = copy_of(*node, i);
       for (std::size_t s = 0; s < sums.size(); ++s) sums[s].push_back(sum_of(*region_.sums[s], i));
     }
-    std::unordered_map<const Value*, Value*> made;
+    std::unordered_map<Value*, Value*> made;
     for (std::size_t s = 0; s < sums.size(); ++s) made[region_.sums[s]->result()] = total_of(*region_.sums[s], sums[s]).value;
     for (const Node* node : region_.after) {
       std::vector<Value*> operands = node->operands;
@@ -182,7 +189,7 @@ class LossDivider {
       const Node* copy = builder_.graph().append(*node->op, std::move(operands), node->attributes, node->origin);
       for (std::size_t r = 0; r < node->results.size(); ++r) made[node->results[r]] = copy->results[r];
     }
-    return made.at(loss);
+    return made;
   }
 
  private:
@@ -306,32 +313,47 @@ std::vector<std::int64_t> numbers_for(const Node& product, std::int64_t chunks) 
   return numbers;
 }
 
+/// The product that is cut, or one whose refusal tells most.
+LossRegion find_region(const Graph& graph, const std::vector<Value*>& wanted, std::int64_t chunks) {
+  const ValueSet needed = needed_for(graph, wanted);
+  LossRegion nearest{.product = nullptr, .refused = "the loss looks at no matrix product"};
+  for (Node* product : products_of_rows(graph, needed)) {
+    LossRegion refused{.product = product,
+                       .refused = concat("parts of ", described(*product), " would have fewer rows than it sums elements, ",
+                                         product->operands[0]->type.shape[1], ", which costs more than it saves")};
+    for (const std::int64_t n : numbers_for(*product, chunks)) {
+      LossRegion region = region_of(graph, wanted, needed, *product, n);
+      if (region.refused.empty()) return region;
+      refused = std::move(region);
+    }
+    if (!nearest.product || nearest.product->number < product->number) nearest = std::move(refused);
+  }
+  return nearest;
+}
+
 }  // namespace
 
 Value* chunk_loss(Graph& graph, Value* loss, std::int64_t chunks) {
   if (chunks == 1) return loss;
-  const ValueSet needed = needed_for(graph, loss);
-  const Node* last = nullptr;  // the refused product that is nearest to the loss
-  std::string why = "the loss looks at no matrix product";
-  for (Node* product : products_of_rows(graph, needed)) {
-    const std::vector<std::int64_t> numbers = numbers_for(*product, chunks);
-    std::string refused = concat("parts of ", described(*product), " would have fewer rows than it sums elements, ",
-                                 product->operands[0]->type.shape[1], ", which costs more than it saves");
-    for (const std::int64_t n : numbers) {
-      const LossRegion region = region_of(graph, needed, *product, n);
-      if (region.refused.empty()) {
-        Value* divided = LossDivider(graph, region, n).run(loss);
-        graph.replace_uses({{loss, divided}});
-        graph.take_name(loss, divided);
-        return divided;
-      }
-      refused = region.refused;
-    }
-    if (last && last->number > product->number) continue;
-    last = product;
-    why = std::move(refused);
-  }
-  throw UserError(concat("--loss-chunks ", chunks == kChosenChunks ? "auto" : std::to_string(chunks), ": ", why), ExitCode::usage);
+  const LossRegion region = find_region(graph, {loss}, chunks);
+  if (!region.refused.empty())
+    throw UserError(concat("--loss-chunks ", chunks == kChosenChunks ? "auto" : std::to_string(chunks), ": ", region.refused),
+                    ExitCode::usage);
+  Value* divided = LossDivider(graph, region).run().at(loss);
+  graph.replace_uses({{loss, divided}});
+  graph.take_name(loss, divided);
+  return divided;
+}
+
+bool chunk_outputs(Graph& graph, std::int64_t chunks) {
+  if (chunks == 1) return false;
+  const LossRegion region = find_region(graph, graph.outputs(), chunks);
+  if (!region.refused.empty()) return false;
+  const std::unordered_map<Value*, Value*> made = LossDivider(graph, region).run();
+  for (Value*& output : graph.outputs())
+    if (const auto found = made.find(output); found != made.end()) output = found->second;
+  graph.remove_dead();
+  return true;
 }
 
 }  // namespace gcomp::passes

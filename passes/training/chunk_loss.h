@@ -29,4 +29,8 @@ inline constexpr std::int64_t kMostLossChunks = 4096;
 /// costs more than the part is worth. Throws UserError, with what stands in the way, where no product can be cut so.
 ir::Value* chunk_loss(ir::Graph& graph, ir::Value* loss, std::int64_t chunks);
 
+/// The same for the outputs of a graph that evaluates, sums over rows that no gradient follows. False where some output is not
+/// such, as the rows that a metric keeps: the graph stays as it is.
+bool chunk_outputs(ir::Graph& graph, std::int64_t chunks);
+
 }  // namespace gcomp::passes

@@ -1,6 +1,8 @@
 // The loss by parts of the rows: how much memory that leaves, and what it refuses. Its values: test_losses.cpp, chunk_loss.gir.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/base/error.h"
 #include "ir/text/parse.h"
 #include "passes/pipeline.h"
@@ -65,10 +67,11 @@ TEST(ChunkLoss, SaysWhatStandsInTheWay) {
                     "  %q = mul %p, %b\n  %loss = reduce_sum %q {axes=[0,1]}\n",
                     2),
             "--loss-chunks 2: mul %q reads the rows of matmul %p together, or not in 2 equal parts");
-  // A sum over columns alone, and classes in front of the rows.
+  // What is made of sums of rows is made of their totals; a product of rows is no sum.
   EXPECT_EQ(
-      refusal("  %p = matmul %x, %w\n  %s = reduce_sum %p {axes=[0]}\n  %e = exp %s\n  %loss = reduce_sum %e {axes=[0]}\n", 2),
-      "--loss-chunks 2: reduce_sum %s reads the rows of matmul %p together, or not in 2 equal parts");
+      refusal("  %p = matmul %x, %w\n  %s = reduce_sum %p {axes=[0]}\n  %e = exp %s\n  %loss = reduce_sum %e {axes=[0]}\n", 2), "");
+  EXPECT_EQ(refusal("  %p = matmul %x, %w\n  %s = reduce_product %p {axes=[0]}\n  %loss = reduce_sum %s {axes=[0]}\n", 2),
+            "--loss-chunks 2: reduce_product %s reads the rows of matmul %p together, or not in 2 equal parts");
   EXPECT_EQ(refusal("  %p = matmul %x, %w\n  %t = transpose %p {permutation=[1,0]}\n  %s = exp %t\n"
                     "  %loss = cross_entropy %s, %label {axis=0}\n",
                     2),
@@ -92,6 +95,19 @@ TEST(ChunkLoss, PrefersTheLargestProductThatTheLossReads) {
     if (node->op->name == "matmul") ++(node->result()->type.shape[0] == 8 ? whole : parts);
   EXPECT_EQ(whole, 1);
   EXPECT_EQ(parts, 4);
+}
+
+TEST(ChunkLoss, CutsAllOutputsOfAnEvaluationOrNone) {
+  const char* head =
+      "graph @evaluate(%x: f32[8,4], %label: i64[8]) -> (%sum, %shown) {\n  state %w: f32[4,6] parameter\n"
+      "  %p = matmul %x, %w\n  %e = exp %p\n  %sum = reduce_sum %e {axes=[0,1]}\n";
+  Graph sums = parse(concat(head, "  %shown = reduce_sum %p {axes=[0]}\n}"));
+  EXPECT_TRUE(chunk_outputs(sums, 4));
+  EXPECT_TRUE(std::ranges::none_of(sums.nodes(), [](const auto& node) { return node->result()->type.shape == Shape{8, 6}; }));
+  Graph rows = parse(concat(head, "  %shown = reduce_sum %p {axes=[1]}\n}"));
+  const Graph before = clone(rows);
+  EXPECT_FALSE(chunk_outputs(rows, 4));
+  EXPECT_TRUE(rows == before);
 }
 
 }  // namespace

@@ -79,6 +79,34 @@ TEST(LossChunksOfTheCommand, GoWithPrecisionClippingAndAverages) {
   }
 }
 
+// What evaluations say of whole batches and of one that is filled up; auc keeps its rows and goes whole.
+TEST(LossChunksOfTheCommand, EvaluateTheSame) {
+  const std::string folder = GCOMP_SOURCE_DIR "/tests/fixtures/training/heads_mlp";
+  const auto evaluated = [&](const Words& more) {
+    const TemporaryDirectory out;
+    const CommandResult result = run_gcomp(joined({"train",       folder + ".onnx",
+                                                   "--data",      folder + ".npz",
+                                                   "--eval-data", folder + ".npz",
+                                                   "--loss",      "cross_entropy(logits, label)",
+                                                   "--batch",     "10",
+                                                   "--steps",     "3",
+                                                   "--precision", "f64",
+                                                   "--metric",    "f1",
+                                                   "--metric",    "top_k(k=2)",
+                                                   "--metric",    "confusion",
+                                                   "--metric",    "perplexity",
+                                                   "--out",       out / "t.onnx",
+                                                   "--quiet"},
+                                                  more));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result.output.substr(result.output.find("test "));
+  };
+  const std::string whole = evaluated({});
+  EXPECT_NE(whole.find("f1"), std::string::npos) << whole;
+  EXPECT_EQ(evaluated({"--loss-chunks", "5"}), whole);
+  EXPECT_EQ(evaluated({"--loss-chunks", "2", "--metric", "auc(scores, yes)"}), evaluated({"--metric", "auc(scores, yes)"}));
+}
+
 // What is compiled has decided how it takes its memory; what trains nothing has no such choice.
 TEST(LossChunksOfTheCommand, AreRefusedWhereTheyDecideNothing) {
   const RecordedModel model = recorded_model("gpt_tiny");
