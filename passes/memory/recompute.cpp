@@ -409,7 +409,8 @@ bool recompute_to(Graph& graph, std::int64_t most, std::int64_t alignment) {
   }
   if (most == 0) return false;
   throw SizeError(concat("the step takes ", size_text(least), " at the least, of which ", size_text(fixed),
-                         " are parameters, the optimizer's states and inputs; ", size_text(most), " are allowed"));
+                         " are parameters, the optimizer's states and inputs; ", size_text(most),
+                         " are allowed; --loss-chunks or --micro-batches may take less"));
 }
 
 }  // namespace gcomp::passes

@@ -1,8 +1,11 @@
 // --loss-chunks: the last product and the loss by parts of the rows, whatever else a step does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "gcomp/gcomp.h"
 #include "runtime/cpu/find_compiler.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
@@ -77,6 +80,25 @@ TEST(LossChunksOfTheCommand, GoWithPrecisionClippingAndAverages) {
     for (std::size_t i = 0; i < whole.losses.size(); ++i)
       EXPECT_NEAR(parts.losses[i] / whole.losses[i], 1, more[1] == "f64" ? 1e-12 : 1e-4) << more[0] << ' ' << more[1];
   }
+}
+
+TEST(LossChunksOfTheLibrary, AreAnOptionOfTheTrainer) {
+  const RecordedModel recorded = recorded_model("gpt_tiny");
+  const Recipe recipe = recipe_of(recorded);
+  const Model model = Model::load(recorded.model());
+  std::map<std::string, Tensor> rows = load_arrays(recorded.data());
+  const auto first_loss = [&](std::int64_t chunks) {
+    Trainer trainer(model, {.loss = recipe.loss, .loss_chunks = chunks, .batch = recipe.batch, .device = DeviceRequest::cpu});
+    for (const std::string& name : trainer.input_names()) {
+      const std::span<std::byte> input = trainer.input(name);
+      std::copy_n(rows.at(name).bytes().begin(), input.size(), input.begin());
+    }
+    return trainer.step();
+  };
+  const double wanted = load_arrays(recorded.folder / "reference.npz").at("loss").at(0);
+  for (const std::int64_t chunks : {0, 1, 4}) EXPECT_NEAR(first_loss(chunks), wanted, 1e-4 * wanted) << chunks;
+  EXPECT_THROW(first_loss(-1), UserError);
+  EXPECT_THROW(first_loss(3), UserError);
 }
 
 // What evaluations say of whole batches and of one that is filled up; auc keeps its rows and goes whole.
