@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/draws.h"
+#include "codegen/cpu/function_strips.h"
 #include "codegen/cpu/loops.h"
 #include "codegen/unswitch.h"
 
@@ -15,6 +16,9 @@ namespace {
 constexpr std::int64_t kTransposeBlock = 32;
 constexpr std::int64_t kLeastMapBlock = 2048;
 constexpr std::size_t kMostTiles = 4;
+/// Elements whose functions have loops of their own: short enough that the next ones come from memory meanwhile (a row of 1024
+/// elements at once took as long as without such loops).
+constexpr std::int64_t kFunctionBlock = 128;
 
 std::vector<Loop> outer_loops(const KernelLoops& loops) {
   const Schedule& schedule = loops.schedule();
@@ -32,6 +36,8 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
     const std::int64_t rows = loops.extent(schedule.transposed_axis);
     outer.push_back({Loop::Kind::blocks, schedule.transposed_axis, rows, kTransposeBlock});
     outer.push_back({Loop::Kind::blocks, vector, extent, kTransposeBlock});
+  } else if (extent > kFunctionBlock && has_functions(loops.nest(), vector)) {
+    outer.push_back({Loop::Kind::blocks, vector, extent, kFunctionBlock});
   } else if (extent > kMostDrawn && has_draws(loops.nest(), vector)) {
     outer.push_back({Loop::Kind::blocks, vector, extent, kMostDrawn});
   } else if (points < wanted && extent >= 2 * kLeastMapBlock) {
@@ -149,9 +155,9 @@ class MapEmitter {
     writer_.use(nest);
   }
 
-  /// Draws the random numbers of the vector loop over [low, high).
-  void draw(const std::vector<Draw>& draws, std::int64_t low, std::int64_t high) {
-    if (draws.empty()) return;
+  /// Computes the random numbers and functions of the vector loop over [low, high) before it.
+  void prepare(const std::vector<Draw>& draws, const std::vector<FunctionStrip>& strips, std::int64_t low, std::int64_t high) {
+    if (draws.empty() && strips.empty()) return;
     // An axis number beyond the nest's, and those of tiles, stands for the loop's first position.
     const int start = static_cast<int>(loops_.nest().extents.size()) + 2;
     const KernelLoops::Range range = loops_.range(vector_, low, high);
@@ -159,7 +165,9 @@ class MapEmitter {
     writer_.line(concat("const long ", begin, " = ", range.begin, ";"));
     writer_.bind_axis(start, begin);
     const Index position = Index::axis(vector_, high - low) - Index::axis(start, loops_.extent(vector_) + 1);
-    write_draws(writer_, draws, {vector_, begin, concat(range.end, " - ", begin), range.most}, position);
+    const DrawnRange elements{vector_, begin, concat(range.end, " - ", begin), range.most};
+    write_draws(writer_, draws, elements, position);
+    write_functions(writer_, strips, elements, position);
   }
 
   void run_pieces(const FlatNest& nest) {
@@ -170,10 +178,12 @@ class MapEmitter {
       for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
         FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
         const std::vector<Draw> draws = extract_draws(piece, vector_, std::vector<bool>(piece.statements.size(), true));
-        const bool sealed = bounds.size() > 2 || !draws.empty();
+        const std::vector<FunctionStrip> strips = extract_functions(
+            piece, vector_, std::vector<bool>(piece.statements.size(), true), loops_.range(vector_, bounds[i], bounds[i + 1]).most);
+        const bool sealed = bounds.size() > 2 || !draws.empty() || !strips.empty();
         if (sealed) writer_.open_sealed();
         writer_.use(piece);
-        draw(draws, bounds[i], bounds[i + 1]);
+        prepare(draws, strips, bounds[i], bounds[i + 1]);
         loops_.open_vector(vector_, bounds[i], bounds[i + 1]);
         loops_.write_stores(stores_of(piece, true), axes);
         loops_.close(sealed ? 2 : 1);
