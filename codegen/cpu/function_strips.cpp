@@ -18,9 +18,9 @@ constexpr std::size_t kMostStrips = 3;
 constexpr std::int64_t kFewestPositions = 64;
 
 bool is_function(const FlatNest& nest, const TermPtr& t, int axis) {
-  if (t->kind != Term::Kind::call || t->dtype != DType::f32 || t->arguments.size() != 1 || t->op->cost < kFunctionCost)
-    return false;
-  return t->arguments[0]->dtype == DType::f32 && contains(axes_of(nest, t), axis);
+  if (t->kind != Term::Kind::call || t->arguments.size() != 1 || t->op->cost < kFunctionCost) return false;
+  if ((t->dtype != DType::f32 && t->dtype != DType::f64) || t->arguments[0]->dtype != t->dtype) return false;
+  return contains(axes_of(nest, t), axis);
 }
 
 bool looks_up(const TermPtr& term) {

@@ -294,7 +294,8 @@ std::vector<Node*> products_of_rows(const Graph& graph, const ValueSet& needed) 
   std::vector<Node*> found;
   for (const auto& node : graph.nodes())
     if (node->op == &ops::kMatmul && needed.contains(node->result()) && node->result()->type.rank() == 2 &&
-        node->result()->type.elements() > 0 && !with_defaults(*node->op, node->attributes).flag("transpose_a"))
+        node->result()->type.elements() > 0 && node->operands[0]->type.elements() > 0 &&
+        !with_defaults(*node->op, node->attributes).flag("transpose_a"))
       found.push_back(node.get());
   std::ranges::stable_sort(
       found, [](const Node* a, const Node* b) { return a->result()->type.elements() > b->result()->type.elements(); });

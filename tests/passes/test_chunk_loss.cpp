@@ -59,6 +59,11 @@ TEST(ChunkLoss, SaysWhatStandsInTheWay) {
   EXPECT_EQ(refusal(plain, 2), "");
   EXPECT_EQ(refusal(plain, 3), "--loss-chunks 3: the 8 rows of matmul %p (node 'head') are not cut into 3 equal parts");
   EXPECT_EQ(refusal(plain, kChosenChunks), "");
+  const char* of_nothing =
+      "  %none = slice %x {sizes=[8,0], starts=[0,0], steps=[1,1]}\n"
+      "  %v = slice %w {sizes=[0,6], starts=[0,0], steps=[1,1]}\n"
+      "  %p = matmul %none, %v\n  %loss = reduce_sum %p {axes=[0,1]}\n";
+  EXPECT_EQ(refusal(of_nothing, kChosenChunks), "--loss-chunks auto: the loss looks at no matrix product");
   EXPECT_EQ(refusal("  %loss = reduce_sum %x {axes=[0,1]}\n", 2), "--loss-chunks 2: the loss looks at no matrix product");
   EXPECT_EQ(refusal("  %p = matmul %x, %w\n  %m = reduce_max %p {axes=[0,1]}\n  %loss = exp %m\n", 2),
             "--loss-chunks 2: reduce_max %m reads the rows of matmul %p together, or not in 2 equal parts");
