@@ -34,6 +34,7 @@ struct DrawnRange {
   int axis = 0;
   std::string begin, count;
   std::int64_t most = 0;
+  int lane_axis = -1;  ///< an axis that counts the positions from 0; none where negative
 };
 
 /// Writes the draws for the range before its loop. Until the current scope closes, their statements stand for the numbers;

@@ -297,7 +297,7 @@ class ReductionEmitter {
     const int start = lane_axis_ + 1;  // stands for the first position
     writer_.bind_axis(start, begin);
     const Index position = nest_.axis(vector_) - (begin == "0" ? Index(0) : Index::axis(start, loops_.extent(vector_) + 1));
-    const DrawnRange elements{vector_, begin, std::to_string(count), count};
+    const DrawnRange elements{vector_, begin, std::to_string(count), count, columns_ ? lane_axis_ : -1};
     write_draws(writer_, draws, elements, position);
     write_functions(writer_, strips, elements, position);
   }

@@ -98,6 +98,7 @@ void write_functions(KernelWriter& writer, const std::vector<FunctionStrip>& str
         writer.line(concat("const long ", at, " = ", range.begin, " + ", x, ";"));
       }
       writer.bind_axis(range.axis, at);
+      if (range.lane_axis >= 0) writer.bind_axis(range.lane_axis, x);
       const std::string value = writer.value(term);
       writer.line(concat(array, "[", x, "] = ", value, ";"));
       writer.close();

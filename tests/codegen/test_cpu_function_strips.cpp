@@ -79,6 +79,28 @@ TEST(CpuFunctionStrips, BesideSumsOfRowsAndColumns) {
         1e-8, -2, 2);
 }
 
+Var normalized(Builder& b, Var x, std::int64_t axis) {
+  Var shifted = x - b.unreduce(b.mean(x, {axis}), x.shape(), {axis});
+  return shifted / ops::kSqrt(b.unreduce(b.mean(shifted * shifted, {axis}), x.shape(), {axis}) + 1e-3);
+}
+
+// What goes into the function is made of what the same kernel has summed over columns, or rows, before.
+TEST(CpuFunctionStrips, OfWhatIsNormalized) {
+  for (const std::int64_t axis : {0, 1})
+    for (const std::int64_t width : {64, 130, 1200}) {
+      const Body body = [&](Builder& b, Var x) { return std::vector{gelu(normalized(b, x, axis))}; };
+      check_both([&] { return layer(50, width, body); }, 1e-7, -2, 2);
+      const auto forward = [&](DType dtype) {
+        Graph graph("forward");
+        Builder b(graph);
+        graph.outputs().push_back(gelu(normalized(b, b.input({dtype, {50, width}}, "x"), axis)).value);
+        return graph;
+      };
+      check_both([&] { return forward(DType::f64); }, 1e-9, -2, 2);
+      EXPECT_GE(count_functions(forward(DType::f32)).apart, 1) << axis << ' ' << width;
+    }
+}
+
 // Behind a condition nothing is computed that the condition does not let through; in front of one it is as ever.
 TEST(CpuFunctionStrips, WithPaddingSlicesAndTransposes) {
   check_both(
