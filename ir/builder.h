@@ -126,6 +126,12 @@ namespace ops {
 inline Var choose(Var condition, Var x, Var y) { return x.builder->select(condition, x, y); }
 inline Var choose(Var condition, Var x, double y) { return choose(condition, x, x.builder->like(x, y)); }
 
+/// 1 for each label, but 0 for those that are `ignored`.
+inline Var kept_rows(Builder& b, Var labels, std::int64_t ignored, DType dtype) {
+  return choose(labels == b.like(labels, static_cast<double>(ignored)), b.full({dtype, labels.shape()}, 0),
+                b.full({dtype, labels.shape()}, 1));
+}
+
 /// The last `count` axes of a value of this rank.
 std::vector<std::int64_t> last_axes(std::int64_t rank, std::size_t count);
 /// The windows of max pooling, [..., positions..., kernel...]; padding never wins. Attributes as max_pool's.

@@ -77,7 +77,7 @@ std::vector<Draw> extract_draws(FlatNest& nest, int axis, const std::vector<bool
   return draws;
 }
 
-void write_draws(KernelWriter& writer, const std::vector<Draw>& draws, const DrawnRange& range, const Index& position) {
+void write_draws(KernelWriter& writer, const std::vector<Draw>& draws, const LoopRange& range, const Index& position) {
   std::vector<std::string> arrays;
   for (const Draw& draw : draws) {
     if (draw.array < arrays.size()) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernel_writer.h"
+#include "codegen/cpu/loop_range.h"
 
 namespace gcomp::codegen::cpu {
 
@@ -29,16 +29,8 @@ bool has_draws(const FlatNest& nest, int axis);
 /// of them varies along the axis stay where they are.
 std::vector<Draw> extract_draws(FlatNest& nest, int axis, const std::vector<bool>& evaluated);
 
-/// Where a vector loop runs: positions `begin` to `begin + count` - 1 of `axis`, both as text, `most` of them at most.
-struct DrawnRange {
-  int axis = 0;
-  std::string begin, count;
-  std::int64_t most = 0;
-  int lane_axis = -1;  ///< an axis that counts the positions from 0; none where negative
-};
-
 /// Writes the draws for the range before its loop. Until the current scope closes, their statements stand for the numbers;
 /// `position` is the loop's from its start, counted from 0.
-void write_draws(KernelWriter& writer, const std::vector<Draw>& draws, const DrawnRange& range, const ir::Index& position);
+void write_draws(KernelWriter& writer, const std::vector<Draw>& draws, const LoopRange& range, const ir::Index& position);
 
 }  // namespace gcomp::codegen::cpu

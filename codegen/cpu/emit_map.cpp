@@ -2,9 +2,8 @@
 // across the vector axis comes through tiles: blocks of the operand, transposed into a small array before the block is computed.
 #include <algorithm>
 
-#include "codegen/cpu/draws.h"
-#include "codegen/cpu/function_strips.h"
 #include "codegen/cpu/loops.h"
+#include "codegen/cpu/prepared.h"
 #include "codegen/unswitch.h"
 
 namespace gcomp::codegen::cpu {
@@ -156,8 +155,8 @@ class MapEmitter {
   }
 
   /// Computes the random numbers and functions of the vector loop over [low, high) before it.
-  void prepare(const std::vector<Draw>& draws, const std::vector<FunctionStrip>& strips, std::int64_t low, std::int64_t high) {
-    if (draws.empty() && strips.empty()) return;
+  void prepare(const Prepared& prepared, std::int64_t low, std::int64_t high) {
+    if (prepared.empty()) return;
     // An axis number beyond the nest's, and those of tiles, stands for the loop's first position.
     const int start = static_cast<int>(loops_.nest().extents.size()) + 2;
     const KernelLoops::Range range = loops_.range(vector_, low, high);
@@ -165,9 +164,7 @@ class MapEmitter {
     writer_.line(concat("const long ", begin, " = ", range.begin, ";"));
     writer_.bind_axis(start, begin);
     const Index position = Index::axis(vector_, high - low) - Index::axis(start, loops_.extent(vector_) + 1);
-    const DrawnRange elements{vector_, begin, concat(range.end, " - ", begin), range.most};
-    write_draws(writer_, draws, elements, position);
-    write_functions(writer_, strips, elements, position);
+    write_prepared(writer_, prepared, {vector_, begin, concat(range.end, " - ", begin), range.most}, position);
   }
 
   void run_pieces(const FlatNest& nest) {
@@ -177,13 +174,12 @@ class MapEmitter {
       const std::vector<std::int64_t> bounds = loops_.piece_bounds(nest, vector_);
       for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
         FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
-        const std::vector<Draw> draws = extract_draws(piece, vector_, std::vector<bool>(piece.statements.size(), true));
-        const std::vector<FunctionStrip> strips = extract_functions(
-            piece, vector_, std::vector<bool>(piece.statements.size(), true), loops_.range(vector_, bounds[i], bounds[i + 1]).most);
-        const bool sealed = bounds.size() > 2 || !draws.empty() || !strips.empty();
+        const std::int64_t most = loops_.range(vector_, bounds[i], bounds[i + 1]).most;
+        const Prepared prepared = extract_prepared(piece, vector_, std::vector<bool>(piece.statements.size(), true), most);
+        const bool sealed = bounds.size() > 2 || !prepared.empty();
         if (sealed) writer_.open_sealed();
         writer_.use(piece);
-        prepare(draws, strips, bounds[i], bounds[i + 1]);
+        prepare(prepared, bounds[i], bounds[i + 1]);
         loops_.open_vector(vector_, bounds[i], bounds[i + 1]);
         loops_.write_stores(stores_of(piece, true), axes);
         loops_.close(sealed ? 2 : 1);

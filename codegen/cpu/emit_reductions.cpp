@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "codegen/cpu/draws.h"
-#include "codegen/cpu/function_strips.h"
 #include "codegen/cpu/loops.h"
+#include "codegen/cpu/prepared.h"
 #include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 #include "ir/op.h"
@@ -230,16 +229,14 @@ class ReductionEmitter {
     const std::vector<std::int64_t> bounds = loops_.piece_bounds(*current_, vector_);
     for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
       FlatNest piece = restricted(*current_, vector_, bounds[i], bounds[i + 1]);
-      const std::vector<bool> computed = evaluated(piece, phase, accumulators);
-      const std::vector<Draw> draws = extract_draws(piece, vector_, computed);
-      // Where a row has pieces, kept values are bound for each of them, behind what is written here.
-      const std::vector<FunctionStrip> strips =
-          bounds.size() > 2 ? std::vector<FunctionStrip>() : extract_functions(piece, vector_, computed, bounds[i + 1] - bounds[i]);
+      const std::int64_t length = bounds[i + 1] - bounds[i];
+      // Where a row has pieces, kept values are bound for each of them, behind what is written here: no functions.
+      const Prepared prepared =
+          extract_prepared(piece, vector_, evaluated(piece, phase, accumulators), bounds.size() > 2 ? 0 : length);
       if (bounds.size() > 2) writer_.open_sealed();
       writer_.use(piece);
-      const RowPiece row{piece, draws, strips, phase, accumulators, bounds[i]};
-      const std::int64_t length = bounds[i + 1] - bounds[i];
-      if ((draws.empty() && strips.empty()) || length <= kMostDrawn) pass_part(row, "0", 0, length);
+      const RowPiece row{piece, prepared, phase, accumulators, bounds[i]};
+      if (prepared.empty() || length <= kMostDrawn) pass_part(row, "0", 0, length);
       else pass_parts(row, length);
       if (bounds.size() > 2) writer_.close();
     }
@@ -250,8 +247,7 @@ class ReductionEmitter {
   /// What a pass does in one piece of a row, which begins at `low`.
   struct RowPiece {
     const FlatNest& nest;
-    const std::vector<Draw>& draws;
-    const std::vector<FunctionStrip>& strips;
+    const Prepared& prepared;
     int phase;
     const std::vector<Accumulator>& accumulators;
     std::int64_t low;
@@ -271,8 +267,7 @@ class ReductionEmitter {
   void pass_part(const RowPiece& row, const std::string& begin, std::int64_t first, std::int64_t length) {
     const bool numbered = begin == std::to_string(first);
     const std::int64_t whole = row.accumulators.empty() ? 0 : length / width_ * width_;
-    const bool prepares = !row.draws.empty() || !row.strips.empty();
-    if (prepares) open_prepared(row.draws, row.strips, begin, length);
+    if (!row.prepared.empty()) open_prepared(row.prepared, begin, length);
     if (whole > 0) {
       const std::string base = writer_.fresh("b");
       const std::string end = numbered ? std::to_string(first + whole) : concat(begin, " + ", whole);
@@ -286,34 +281,28 @@ class ReductionEmitter {
       write_element(row.nest, row.phase, row.accumulators, row.low);
       loops_.close(1);
     }
-    if (prepares) writer_.close();
+    if (!row.prepared.empty()) writer_.close();
   }
 
   /// Opens a block and computes in it the random numbers and functions of positions `begin` to `begin + count` - 1 of the vector
   /// axis.
-  void open_prepared(const std::vector<Draw>& draws, const std::vector<FunctionStrip>& strips, const std::string& begin,
-                     std::int64_t count) {
+  void open_prepared(const Prepared& prepared, const std::string& begin, std::int64_t count) {
     writer_.open_sealed();
     const int start = lane_axis_ + 1;  // stands for the first position
     writer_.bind_axis(start, begin);
     const Index position = nest_.axis(vector_) - (begin == "0" ? Index(0) : Index::axis(start, loops_.extent(vector_) + 1));
-    const DrawnRange elements{vector_, begin, std::to_string(count), count, columns_ ? lane_axis_ : -1};
-    write_draws(writer_, draws, elements, position);
-    write_functions(writer_, strips, elements, position);
+    write_prepared(writer_, prepared, {vector_, begin, std::to_string(count), count, columns_ ? lane_axis_ : -1}, position);
   }
 
   void pass_columns(int phase, const std::vector<Accumulator>& accumulators) {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
     FlatNest nest = *current_;
-    const std::vector<bool> computed = evaluated(nest, phase, accumulators);
-    const std::vector<Draw> draws = extract_draws(nest, vector_, computed);
-    const std::vector<FunctionStrip> strips = extract_functions(nest, vector_, computed, lanes_);
-    const bool prepares = !draws.empty() || !strips.empty();
+    const Prepared prepared = extract_prepared(nest, vector_, evaluated(nest, phase, accumulators), lanes_);
     writer_.use(nest);
-    if (prepares) open_prepared(draws, strips, blocked_ ? loops_.block_start(vector_) : "0", lanes_);
+    if (!prepared.empty()) open_prepared(prepared, blocked_ ? loops_.block_start(vector_) : "0", lanes_);
     open_columns();
     write_element(nest, phase, accumulators, 0);
-    loops_.close((prepares ? 2 : 1) + schedule_.reduced.size());
+    loops_.close((prepared.empty() ? 1 : 2) + schedule_.reduced.size());
     writer_.use(*current_);
   }
 

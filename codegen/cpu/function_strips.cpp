@@ -84,7 +84,7 @@ std::vector<FunctionStrip> extract_functions(FlatNest& nest, int axis, const std
   return strips;
 }
 
-void write_functions(KernelWriter& writer, const std::vector<FunctionStrip>& strips, const DrawnRange& range,
+void write_functions(KernelWriter& writer, const std::vector<FunctionStrip>& strips, const LoopRange& range,
                      const Index& position) {
   for (const FunctionStrip& strip : strips) {
     const std::string array = writer.fresh("s");

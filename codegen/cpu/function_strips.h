@@ -1,12 +1,12 @@
 // Elementary functions in the middle of long formulas, as GELU has its tanh. A vector loop computes each element by one long chain
 // of operations, of which a processor looks ahead over two or three elements and mostly waits. So what goes into the function, the
 // function, and what is made of it become loops of their own over a strip of elements, which hands values on through an array in
-// the first-level cache: 48 operations with tanh take 22 cycles a vector in the place of 32 on a Zen 5. No bit changes.
+// the first-level cache: GELU's gradient takes 5.0 ns a vector of AVX2 in the place of 7.4 on a Zen 5. No bit changes.
 #pragma once
 
 #include <vector>
 
-#include "codegen/cpu/draws.h"
+#include "codegen/cpu/loop_range.h"
 
 namespace gcomp::codegen::cpu {
 
@@ -24,8 +24,8 @@ bool has_functions(const FlatNest& nest, int axis);
 std::vector<FunctionStrip> extract_functions(FlatNest& nest, int axis, const std::vector<bool>& evaluated, std::int64_t positions);
 
 /// Writes their loops over the range before its own. Until the current scope closes, their statements stand for the values;
-/// `position` is the loop's from its start, counted from 0. The range has at most kMostDrawn positions.
-void write_functions(KernelWriter& writer, const std::vector<FunctionStrip>& strips, const DrawnRange& range,
+/// `position` is the loop's from its start, counted from 0.
+void write_functions(KernelWriter& writer, const std::vector<FunctionStrip>& strips, const LoopRange& range,
                      const ir::Index& position);
 
 }  // namespace gcomp::codegen::cpu

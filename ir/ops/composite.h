@@ -285,13 +285,9 @@ inline Integers all_but(std::int64_t rank, std::int64_t axis) {
     if (i != axis) axes.push_back(i);
   return axes;
 }
-/// 1 at the labelled class, else 0, in the logits' shape; and 1 for each row that is not ignored.
+/// True at the labelled class, in the logits' shape.
 inline Var labelled(Builder& b, Var logits, Var labels, std::int64_t axis) {
   return b.iota({labels.dtype(), logits.shape()}, axis) == b.broadcast(labels, logits.shape(), all_but(logits.rank(), axis));
-}
-inline Var kept_rows(Builder& b, Var labels, std::int64_t ignored, DType dtype) {
-  return choose(labels == b.like(labels, static_cast<double>(ignored)), b.full({dtype, labels.shape()}, 0),
-                b.full({dtype, labels.shape()}, 1));
 }
 
 constexpr OpDef kCrossEntropy{

@@ -224,8 +224,8 @@ class Recomputer {
     std::int64_t over = *peak - options_.most_bytes;
     std::unordered_set<const Value*> touched;
     bool lowered = false;
-    double waiting =
-        0;  // the gain of the best that another of this round keeps from being copied; it has its turn before lesser ones
+    // The gain of the best that another of this round keeps from being copied; it has its turn before lesser ones.
+    double waiting = 0;
     for (const Chain& chain : chains) {
       if (over <= 0 || chain.gain() < waiting) break;
       if (touches(time, chain, touched)) {

@@ -83,7 +83,7 @@ bool goes_by_parts(const Node& node, std::int64_t chunks) {
   if (!part) return false;
   const OpDef& op = *node.op;
   if (op.kind == Kind::pointwise || &op == &ops::kFull || &op == &ops::kBinaryCrossEntropy) return true;
-  if (&op == &ops::kReshape) return part_of(node.operands[0]->type.shape, chunks).has_value();
+  if (op.alias) return part_of(node.operands[0]->type.shape, chunks).has_value();
   if (&op == &ops::kBroadcast) return is_operand_cut(node, part->cut).has_value();
   if (op.kind == Kind::reduce && node.attributes.find("axes")) return are_behind(node.attributes.integers("axes"), part->cut);
   if (&op == &ops::kSoftmax || &op == &ops::kLogSoftmax || &op == &ops::kIota || &op == &ops::kConcat)
@@ -274,10 +274,8 @@ class LossDivider {
     for (std::size_t i = 1; i < parts.size(); ++i) total = total + parts[i];
     const Attributes attributes = with_defaults(*node.op, node.attributes);
     if (node.op == &ops::kReduceSum || attributes.flag("sum")) return total;
-    const Var labels = builder_.wrap(node.operands[1]);
-    const Var one = builder_.full({total.dtype(), labels.shape()}, 1);
-    const Var ignored = labels == builder_.like(labels, static_cast<double>(attributes.integer("ignore_index")));
-    return total / sum_of_all(ops::choose(ignored, builder_.like(one, 0), one));
+    return total /
+           sum_of_all(ops::kept_rows(builder_, builder_.wrap(node.operands[1]), attributes.integer("ignore_index"), total.dtype()));
   }
 
   Builder builder_;

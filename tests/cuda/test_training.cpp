@@ -312,8 +312,7 @@ TEST_P(CudaTrainingOfDistinctModels, RecomputedActivationsHaveTheSameBits) {
   }
 }
 
-// A part of the rows after the other, each of its own gradients: the record's losses, in less memory, again of one graph launch a
-// step.
+// A part of the rows after the other, each with its own gradients: the record's losses.
 TEST_P(CudaTrainingOfDistinctModels, LossesByPartsFollowTheRecord) {
   const RecordedModel& model = GetParam();
   const Recipe recipe = recipe_of(model);
