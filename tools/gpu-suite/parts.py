@@ -5,7 +5,7 @@ import shutil
 from payload import Payload
 from shards import Shard, file_name, in_suites, list_tests
 
-TESTS_OF_A_SHARD = 16  # at most, in `parity`
+TESTS_OF_A_SHARD = 4  # at most, in `parity`
 # They build models in C++ and train them on the CPU beside.
 NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -128,3 +128,4 @@ def ncu(call):
 
 
 PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "attention": attention, "sanitizer": sanitizer, "bench": bench, "ncu": ncu}
+TIMED = ("doctor", "attention", "bench", "ncu")  # whose shards have the GPU for themselves

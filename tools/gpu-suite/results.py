@@ -1,15 +1,17 @@
-"""What is known so far: a record of the shards, a report and an archive, all written anew after every shard."""
+"""What is known so far: a record of the shards, written anew after every one; a report and an archive, at most seconds old."""
 import collections
 import json
 import os
 import pathlib
 import re
 import tarfile
+import threading
 import time
 
 ARCHIVE = "results.tar.gz"
 LISTING = "listing"  # the shard that stands for a part whose tests could not be listed
 SAVED_EVERY = 20  # seconds, while a shard runs
+SAVED_AFTER = 2  # seconds, at most, that a shard's end may wait for the report and the archive of several
 LINES_SHOWN = 25  # of a shard that failed
 TELLING = re.compile(r"^\[  (FAILED|SKIPPED) |Failure$|ERROR SUMMARY|graphs on|left out|[Ee]rror")
 
@@ -30,18 +32,21 @@ def telling_lines(text):
 
 
 class Results:
+    """Shards that run at once may add to it."""
+
     def __init__(self, folder, out, identity, gpu):
         self.folder, self.out, self.gpu = folder, out, gpu
         folder.mkdir(parents=True, exist_ok=True)
         out.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "record.json"
+        self.path, self.lock = folder / "record.json", threading.RLock()
         nothing = {"version": identity, "calls": [], "planned": {}, "shards": {}}
         self.record = json.loads(self.path.read_text()) if self.path.exists() else nothing
 
     def save_now_and_then(self):
         """For a long shard that writes results of its own: a kill takes the seconds since the last time at most."""
-        if time.monotonic() - self.saved > SAVED_EVERY:
-            self.save()
+        with self.lock:
+            if time.monotonic() - self.saved > SAVED_EVERY:
+                self.save()
 
     def begin(self, command):
         self.saved = time.monotonic()
@@ -66,14 +71,24 @@ class Results:
         return status in ("unfinished", "left out") or (retry and status == "failed")
 
     def add(self, shard, found):
-        self.record["shards"][shard.key] = found
-        self.save()
+        with self.lock:
+            self.record["shards"][shard.key] = found
+            self._save_record()
+            if time.monotonic() - self.saved > SAVED_AFTER:
+                self.save()
 
     def count(self, part, status):
         return sum(self.status(key) == status for key in self.record["planned"].get(part, []))
 
-    def save(self):
+    def _save_record(self):
         replace(self.path, lambda part: part.write_text(json.dumps(self.record, indent=1) + "\n"))
+
+    def save(self):
+        with self.lock:
+            self._save()
+
+    def _save(self):
+        self._save_record()
         report = self.report()
         for folder in (self.folder, self.out):
             replace(folder / "report.md", lambda part: part.write_text(report))
