@@ -10,7 +10,7 @@ TESTS_OF_A_SHARD = 4  # at most, in `parity`
 NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # (filter of test_device, tests of a shard): every path of the emitter, attention, what follows products, convolutions.
-SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("DeviceAttention.GradientsOfFewKeys*", 1),
+SANITIZED = (("*DevicePatterns.*", 1), ("DeviceGraphs.Attention", 1), ("DeviceAttention.GradientsOfFewKeys*", 1),
              ("*Epilogues.*", 4), ("DeviceConvolutions.*", 1))
 # Generated products at a size that takes the large tiles, which no test of test_device does: with FMA, with tensor cores.
 LARGE_PRODUCT, LARGE_PRODUCT_ROWS = "matmul", 1536
