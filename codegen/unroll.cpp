@@ -14,11 +14,23 @@ namespace {
 constexpr std::int64_t kUnrolledReduction = 16;
 constexpr std::size_t kUnrolledTerms = 320;  // above them, what is unrolled has to leave lanes of neighbours
 
-/// A short contiguous axis between the elements of a long one: [..., long, 3]. Unrolling it leaves the long one to the lanes.
+/// Whether some condition depends on the axis, as it does where channels are filled up with zeros.
+bool has_conditions_on(const FlatNest& nest, int axis) {
+  bool found = false;
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& t) {
+      for (const Condition& c : t->conditions) found = found || c.index.uses(axis);
+    });
+  return found;
+}
+
+/// A short contiguous axis between the elements of a long one: [..., long, 3]. Unrolling it leaves the long one to the lanes. It may
+/// be longer where conditions on it fall away.
 int interleaved_axis(const FlatNest& nest) {
   for (int axis : used_axes(nest)) {
     const std::int64_t extent = nest.extents[at(axis)];
-    if (extent < 2 || extent > 4 || store_stride(nest, axis) != 1) continue;
+    if (extent < 2 || extent > 8 || store_stride(nest, axis) != 1) continue;
+    if (extent > 4 && !has_conditions_on(nest, axis)) continue;
     for (int other : used_axes(nest))
       if (other != axis && store_stride(nest, other) == extent && nest.extents[at(other)] >= 4) return axis;
   }

@@ -13,6 +13,7 @@
 #include "passes/memory/plan_memory.h"
 #include "passes/memory/recompute.h"
 #include "passes/pipeline.h"
+#include "passes/products/align_channels.h"
 #include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/join_products.h"
 #include "passes/products/match_products.h"
@@ -376,6 +377,11 @@ constexpr Pass kPipeline[] = {
      .takes = F::simplified,
      .run = [](PassContext& c) { return c.options.target.widens && widen_contractions(c.graph, c.options.target.widens); },
      .required = "it changes only products that the target does not compute in 16 bits"},
+    {.name = "align_channels",
+     .summary = "convolutions in 16 bits get channels of whole vectors of 16 bytes",
+     .needs = kPrimitive | Forms{F::folded, F::layouts_chosen, F::products_matched, F::products_legal},
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return align_channels(c.graph, c.options.target, c.options.align.min_work); }},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_matched, F::products_legal},

@@ -225,7 +225,8 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
                         ");"));
   };
   for (const auto& [store, name] : vectorized) move("gc_store_vector", *store, name);
-  for (const auto& [members, name] : interleaved) move(concat("gc_store_vectors<", vectors.width, ">"), *members[0], name);
+  for (const auto& [members, name] : interleaved)
+    move(concat("gc_store_vectors<", interleaved_width(nest_, vectors, members), ">"), *members[0], name);
 }
 
 void DeviceKernel::set_launch(std::int64_t blocks, int threads, int resident) {

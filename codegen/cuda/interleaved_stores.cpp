@@ -9,11 +9,12 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kMostInterleaved = 8;  // whose values are in registers until the last is known
+constexpr std::size_t kWordBytes = 16;
 
-/// Whether vectors that begin at the index of the first lane are aligned to themselves.
-bool begins_vectors(const Index& index, const Vectors& vectors) {
-  const auto divides = [&](std::int64_t number) { return number % vectors.width == 0; };
-  const Index first = at_origin(index, vectors.lane_axis);
+/// Whether vectors of so many elements that begin at the index of the first lane are aligned to themselves.
+bool begins_vectors(const Index& index, int lane_axis, std::int64_t width) {
+  const auto divides = [&](std::int64_t number) { return number % width == 0; };
+  const Index first = at_origin(index, lane_axis);
   return divides(first.constant()) &&
          std::ranges::all_of(first.parts(), [&](const Index::Part& p) { return divides(p.coefficient); });
 }
@@ -41,13 +42,22 @@ std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, co
   for (const Store* first : std::vector(stores)) {
     const std::int64_t count = first->at.coefficient_of(vectors.lane_axis);
     if (count < 2 || count > kMostInterleaved || first->at.uses_nonlinearly(vectors.lane_axis)) continue;
-    if (first->at.has_loaded() || !begins_vectors(first->at, vectors)) continue;
+    if (first->at.has_loaded() || !begins_vectors(first->at, vectors.lane_axis, vectors.width)) continue;
     const std::vector<const Store*> group = behind(nest, *first, count, stores);
     if (group.size() != static_cast<std::size_t>(count)) continue;
     std::erase_if(stores, [&](const Store* store) { return std::ranges::find(group, store) != group.end(); });
     taken.push_back(group);
   }
   return taken;
+}
+
+int interleaved_width(const FlatNest& nest, const Vectors& vectors, const std::vector<const Store*>& members) {
+  const Store& first = *members[0];
+  const std::size_t size = size_of(nest.results[at(first.result)]), all = members.size() * at(vectors.width);
+  int width = vectors.width;
+  while (size * at(2 * width) <= kWordBytes && all % at(2 * width) == 0 && begins_vectors(first.at, vectors.lane_axis, 2 * width))
+    width *= 2;
+  return width;
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -16,4 +16,7 @@ namespace gcomp::codegen::cuda {
 std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, const Vectors& vectors,
                                                         std::vector<const Store*>& stores);
 
+/// Elements of the widest vectors, of at most 16 bytes, that such a list may be stored in.
+int interleaved_width(const FlatNest& nest, const Vectors& vectors, const std::vector<const Store*>& members);
+
 }  // namespace gcomp::codegen::cuda

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/cuda/interleaved_stores.h"
 #include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 
@@ -127,6 +128,18 @@ int split_vectors(FlatNest& nest, int axis, std::int64_t width) {
   return lane_axis;
 }
 
+/// Stores that fill vectors together.
+std::unordered_set<const Store*> interleaved_stores(const FlatNest& nest, int lane_axis, std::int64_t width) {
+  Vectors vectors;
+  vectors.width = static_cast<int>(width);
+  vectors.lane_axis = lane_axis;
+  std::vector<const Store*> stores;
+  for (const Store& store : nest.stores) stores.push_back(&store);
+  std::unordered_set<const Store*> found;
+  for (const auto& group : take_interleaved(nest, vectors, stores)) found.insert(group.begin(), group.end());
+  return found;
+}
+
 /// Whether vectors suit at least half of the bytes that move along the lane axis.
 bool suits(const FlatNest& nest, const std::vector<Read>& reads, int lane_axis, std::int64_t width) {
   std::size_t vectorized = 0, single = 0;
@@ -134,7 +147,9 @@ bool suits(const FlatNest& nest, const std::vector<Read>& reads, int lane_axis, 
     if (index.uses(lane_axis)) (is_vector ? vectorized : single) += size_of(dtype);
   };
   for (const Read& read : reads) add(read.term->indices[0], read.term->dtype, as_vector(nest, read, lane_axis, width).has_value());
-  for (const Store& store : nest.stores) add(store.at, nest.results[at(store.result)], is_contiguous(store.at, lane_axis, width));
+  const auto interleaved = interleaved_stores(nest, lane_axis, width);
+  for (const Store& store : nest.stores)
+    add(store.at, nest.results[at(store.result)], is_contiguous(store.at, lane_axis, width) || interleaved.contains(&store));
   return vectorized > 0 && vectorized >= single;
 }
 

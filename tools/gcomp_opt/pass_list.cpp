@@ -80,6 +80,8 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, recompute_cost),
     GCOMP_OPTION(fuse, serial_elements),
     GCOMP_OPTION(fuse, min_parallel),
+    {"align_channels", "min_work", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.min_work); }},
+    {"align_channels", "elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.half_row_elements); }},
     {"align_products", "min_work", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.min_work); }},
     {"align_products", "elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.half_row_elements); }},
     {"split_reductions", "min_elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.min_elements); }},
