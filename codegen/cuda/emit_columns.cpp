@@ -21,12 +21,16 @@ constexpr std::int64_t kEnoughThreads = 1 << 16;  // of the grid: the largest de
 constexpr int kLineVectors = 8;                   // vectors of 16 bytes that fill a line of the cache
 constexpr std::int64_t kRegisters = 88;           // for totals and what is loaded, so that a thread takes at most 128
 constexpr std::size_t kLaneBytes = 32;            // of one total over the lanes of a thread
+// Two blocks to each of 132 multiprocessors are what such a kernel gets by itself. A few blocks more would run as a second wave, of
+// as long a time, on a device that is half empty: where its registers allow, three are asked for, of 80 registers a thread.
+constexpr std::int64_t kTwoEach = 264, kThreeEach = 396, kRegistersOfThree = 48;
 
 /// How the points of a nest fall to threads.
 struct ColumnGroup {
-  int columns = 1;  ///< vectors side by side in a block
-  int rows = 1;     ///< of threads
-  int round = 1;    ///< rows that a thread loads before it uses them
+  int columns = 1;             ///< vectors side by side in a block
+  int rows = 1;                ///< of threads
+  int round = 1;               ///< rows that a thread loads before it uses them
+  std::int64_t registers = 0;  ///< of totals and of what is loaded
 
   int threads() const { return columns * rows; }
 };
@@ -105,7 +109,10 @@ class ColumnWriter {
   void open_block() {
     row_ = kernel_.points(schedule_.reduced);
     const std::int64_t vectors = kernel_.extent(schedule_.vector_axis), blocks = quotient_up(vectors, group_.columns);
-    kernel_.set_launch(blocks * kernel_.points(schedule_.outer), group_.threads());
+    const std::int64_t all = blocks * kernel_.points(schedule_.outer);
+    const bool three =
+        all > kTwoEach && all <= kThreeEach && group_.threads() == kColumnThreads && group_.registers <= kRegistersOfThree;
+    kernel_.set_launch(all, group_.threads(), three ? 3 : 1);
     w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns,
                     "u;"));
     if (vectors % group_.columns != 0) {
@@ -254,7 +261,8 @@ EmittedKernel emit_columns(FlatNest nest, const Schedule& given) {
     Schedule schedule = given;
     schedule.phase.resize(tried.statements.size(), 0);
     schedule.per_element.resize(tried.statements.size(), true);
-    const ColumnGroup group = choose_column_group(tried.extents[at(given.vector_axis)], others, row, choose_round(cost, row, left));
+    ColumnGroup group = choose_column_group(tried.extents[at(given.vector_axis)], others, row, choose_round(cost, row, left));
+    group.registers = kRegisters - left + group.round * cost.registers;
     return ColumnWriter(tried, schedule, group, vectors, reads, wide).run();
   }
 }
