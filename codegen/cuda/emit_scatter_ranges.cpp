@@ -129,14 +129,14 @@ class RangeWriter {
     w().line(concat("int found[", kLookedAt, "];"));
     w().open(concat("for (int k = 0; k < ", kLookedAt, "; ++k)"), "#pragma unroll");
     w().line(concat("const int update = base + ((int)threadIdx.x / 32 * ", kLookedAt, " + k) * 32 + (int)threadIdx.x % 32;"));
-    w().line("found[k] = -1;");
-    w().open(concat("if (update < ", updates_, ")"));
-    kernel_.bind_axes("update", shape_.serial);
+    // No branch: all loads are on their way before a key is looked at. Behind the last update it is looked at again.
+    const bool whole = updates_ % stretch == 0;
+    if (!whole) w().line(concat("const int within = update < ", updates_, " ? update : ", updates_ - 1, ";"));
+    kernel_.bind_axes(whole ? "update" : "within", shape_.serial);
     Index destination;
     for (const IndexAtom& atom : shape_.loaded) destination = destination * atom.extent + Index::loaded(atom.value, atom.extent);
     w().line(concat("const int key = (int)(", w().index(destination), ") - first;"));
-    w().line(concat("if (key >= 0 && key < ", group_.keys, ") found[k] = key;"));
-    w().close();
+    w().line(concat("found[k] = key >= 0 && key < ", group_.keys, whole ? "" : concat(" && update < ", updates_), " ? key : -1;"));
     w().close();
     w().line(concat("listed = gc_list_updates<", group_.threads, ">(found, base, listed, places, keys, counts);"));
     w().close();
