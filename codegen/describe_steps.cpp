@@ -64,7 +64,8 @@ std::string what(const Program& program, const AttentionCall& call) {
   const std::string shape = concat(" [", extents_text(call.batch), "] ", call.queries, "x", call.keys, ", ", call.width,
                                    call.width == call.value_width ? "" : concat(" and ", call.value_width),
                                    call.causal ? ", causal " : " ", name_of(call.dtype));
-  if (call.generated_is_faster) return concat(last, " after ", before, runtime::name_of(call.kind), shape);
+  if (call.generated_is_faster)
+    return concat(last, before.empty() ? ", " : concat(" after ", before), runtime::name_of(call.kind), shape);
   return concat(runtime::name_of(call.kind), shape, ", else ", before, last);
 }
 

@@ -147,7 +147,9 @@ void add_attention(ProgramBuilder& program, const Node& node) {
   std::vector<runtime::KernelLaunch> launches;
   std::vector<StepCost> costs;
   const int architecture = architecture_of(program.target());
+  bool reads_delta = false;
   for (const AttentionLaunch& launch : attention_launches(node, architecture)) {
+    reads_delta = reads_delta || std::ranges::count(launch.values, attention_operands(node).delta) > 0;
     runtime::Segment segment;
     for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
     runtime::KernelLaunch made{
@@ -157,10 +159,12 @@ void add_attention(ProgramBuilder& program, const Node& node) {
     costs.push_back(launch.cost);
   }
   if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers(), architecture)) {
-    // A library sums delta by itself.
+    // A library sums delta by itself, and so does one kernel.
     if (const Value* delta = attention_operands(node).delta; auto taken = delta ? program.take_back(delta, node) : std::nullopt) {
-      launches.insert(launches.begin(), std::move(taken->launch));
-      costs.insert(costs.begin(), std::move(taken->cost));
+      if (reads_delta) {
+        launches.insert(launches.begin(), std::move(taken->launch));
+        costs.insert(costs.begin(), std::move(taken->cost));
+      }
     }
     call->generated = std::move(launches);
     StepCost cost = program.cost_of_step(*call);

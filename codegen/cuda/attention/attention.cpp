@@ -208,7 +208,8 @@ struct Launching {
       return AttentionKernel{
           concat(attention_text(kit), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks, ") ",
                  kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n", shared_text(kit, work),
-                 sizes_text(sizes, attributes, dtype()), "  ", work.function, "(shared, sizes", arguments, ");\n}\n"),
+                 sizes_text(sizes, attributes, dtype()), result_text(kit), "  ", work.function, "(shared, sizes",
+                 kit.shared_bytes > 0 ? ", result" : "", arguments, ");\n}\n"),
           {.blocks = blocks_of(kit, work), .threads = kit.threads, .shared_bytes = static_cast<std::int32_t>(kit.shared_bytes)}};
     };
     made.kernel = kernel(kits.exact);
@@ -224,6 +225,12 @@ struct Launching {
   }
 
   DType dtype() const { return operands.q->type.dtype; }
+  /// Where a gradient's y lies, for the kernel that reads it.
+  std::string result_text(const Kit& kit) const {
+    if (kit.shared_bytes == 0) return "";
+    const std::size_t number = sizes.matrices.operands.size() + sizes.matrices.results.size();
+    return concat("  const gc_attention_view result = ", view_text(sizes, *sizes.forward_result, number, dtype()), ";\n");
+  }
   std::int64_t blocks_of(const Kit& kit, const Work& work) const { return sizes.batches * quotient_up(work.rows, kit.own); }
   static std::string shared_text(const Kit& kit, const Work& work) {
     if (kit.shared_bytes == 0) return concat("  __shared__ Kit::", work.shared, " shared;\n");
@@ -290,7 +297,7 @@ std::optional<Kit> short_kit_for(const Launching& l, int architecture) {
              .stream = kTile,
              .threads = static_cast<int>(32 * warps),
              .mma_flops = kMmaFlops,
-             .shared_bytes = keys * row + 4 * kTile * row + keys * std::max(2 * scores, row) + 6 * kTile * 4};
+             .shared_bytes = keys * row + 6 * kTile * row + keys * std::max(2 * scores, row) + 6 * kTile * 4};
 }
 
 /// Whether the short gradient is expected to be faster than cuDNN's where both are at hand (Hopper, runtime/cuda/README.md), by
@@ -393,11 +400,15 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   if (!backward)
     return {l.launch({"gc_attention<Kit>", "Forward", s.queries, 2 * width, 2 * value_width, kAttentionForward}, kits, inputs,
                      {results[0], all_of(r[1]), all_of(r[2])})};
-  for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
+  const std::vector<Touched> statistics = {all_of(o.top), all_of(o.sum)};
   if (const std::optional<Kit> whole = short_kit_for(l, architecture)) {
+    inputs.push_back(part_of(o.y, *s.forward_result));
+    inputs.insert(inputs.end(), statistics.begin(), statistics.end());
     const double padded = count_of(round_up(wider, 16));
     return {l.launch({"gc_attention_short_gradient<Kit>", "Shared", s.keys, 4 * padded, 6 * padded}, {*whole}, inputs, results)};
   }
+  inputs.insert(inputs.end(), statistics.begin(), statistics.end());
+  inputs.push_back(all_of(o.delta));
   Kits keys = kits;
   keys.exact.blocks = 1;  // the sums of two matrices take all registers
   const double dots = 2 * (width + value_width);

@@ -55,9 +55,13 @@ struct gc_short_kit {
   static constexpr int kWidth = kPaddedWidth, kWarps = kKeyWarps, kThreads = 32 * kWarps, kKeys = 32 * kWarps, kTile = 32;
   static constexpr int kPitch = kWidth + 8, kScorePitch = kTile + 8;  // the 8 rows of a matrix lie in different banks
   static constexpr int kBytes = sizeof(T);
+  static constexpr int kVector = 16 / kBytes, kVectors = kWidth / kVector;
+  static constexpr int kSlots = kVectors > 4 ? 8 : kVectors > 2 ? 4 : 2;  // lanes that share a row of a tile, some of them idle
+  static constexpr int kRounds = (kTile * kSlots + kThreads - 1) / kThreads;
   struct alignas(16) Shared {
     T keys[kKeys * kPitch];
     T tiles[2][2][kTile * kPitch];  // of queries, and of the gradients of their results
+    T results[2][kTile * kPitch];
     union {
       T scores[2][kKeys * kScorePitch];  // gradients of a tile's scores, a line for each key
       T values[kKeys * kPitch];          // until they are in registers
@@ -137,13 +141,13 @@ template <class Kit>
 GC_DEVICE void gc_short_fetch(typename Kit::T* to, const typename Kit::T* from, const gc_attention_view& view, int first, int rows,
                               int width) {
   typedef typename Kit::T T;
-  constexpr int kVector = 16 / (int)sizeof(T), kVectors = Kit::kWidth / kVector;
-  constexpr int kRounds = (Kit::kTile * kVectors + Kit::kThreads - 1) / Kit::kThreads, kAtOnce = kRounds < 2 ? kRounds : 2;
+  constexpr int kVector = Kit::kVector, kAtOnce = Kit::kRounds < 2 ? Kit::kRounds : 2;
 #pragma unroll kAtOnce
-  for (int i = 0; i < kRounds; ++i) {
-    const int vector = (int)threadIdx.x + i * Kit::kThreads;
-    if (vector >= Kit::kTile * kVectors) break;
-    const int row = vector / kVectors, column = vector % kVectors * kVector;
+  for (int i = 0; i < Kit::kRounds; ++i) {
+    const int slot = (int)threadIdx.x + i * Kit::kThreads;
+    if (slot >= Kit::kTile * Kit::kSlots) break;
+    const int row = slot / Kit::kSlots, column = slot % Kit::kSlots * kVector;
+    if (column >= Kit::kWidth) continue;
     T* place = to + row * Kit::kPitch + column;
     if (view.vector_width % kVector == 0) {
       const bool there = first + row < rows && column < width;
@@ -156,22 +160,43 @@ GC_DEVICE void gc_short_fetch(typename Kit::T* to, const typename Kit::T* from, 
   }
 }
 template <class Kit>
-GC_DEVICE void gc_short_fetch(typename Kit::Shared& shared, const gc_attention_sizes& s, const typename Kit::T* q,
-                              const typename Kit::T* dy, const float* top, const float* sum, const float* delta, int first,
-                              int half) {
+GC_DEVICE void gc_short_fetch(typename Kit::Shared& shared, const gc_attention_sizes& s, const gc_attention_view& result,
+                              const typename Kit::T* q, const typename Kit::T* dy, const typename Kit::T* y, const float* top,
+                              const float* sum, int first, int half) {
   gc_short_fetch<Kit>(shared.tiles[half][0], q, s.q, first, s.queries, s.width);
   gc_short_fetch<Kit>(shared.tiles[half][1], dy, s.y, first, s.queries, s.value_width);
+  gc_short_fetch<Kit>(shared.results[half], y, result, first, s.queries, s.value_width);
   const int lane = (int)threadIdx.x;
   if (lane >= Kit::kTile) return;
   const bool there = first + lane < s.queries;
-  const float* rows[3] = {top, sum, delta};
+  gc_copy_async<4>(&shared.rows[half][0][lane], top + (there ? first + lane : 0), there);
+  gc_copy_async<4>(&shared.rows[half][1][lane], sum + (there ? first + lane : 0), there);
+}
+// delta = sum(dy * y) of each query of a tile: a thread adds up what it brought itself, then the lanes of a row their sums.
+template <class Kit>
+GC_DEVICE void gc_short_deltas(typename Kit::Shared& shared, int half) {
 #pragma unroll
-  for (int i = 0; i < 3; ++i) gc_copy_async<4>(&shared.rows[half][i][lane], rows[i] + (there ? first + lane : 0), there);
+  for (int i = 0; i < Kit::kRounds; ++i) {
+    const int slot = (int)threadIdx.x + i * Kit::kThreads;
+    if (slot >= Kit::kTile * Kit::kSlots) break;  // whole warps
+    const int row = slot / Kit::kSlots, column = slot % Kit::kSlots * Kit::kVector;
+    float delta = 0;
+    if (column < Kit::kWidth) {
+      float dy[Kit::kVector], y[Kit::kVector];
+      gc_load_vector(&shared.tiles[half][1][row * Kit::kPitch + column], dy);
+      gc_load_vector(&shared.results[half][row * Kit::kPitch + column], y);
+#pragma unroll
+      for (int e = 0; e < Kit::kVector; ++e) delta += dy[e] * y[e];
+    }
+    delta = gc_combine_lanes<Kit::kSlots>(delta, gc_combine_sum());
+    if (column == 0) shared.rows[half][2][row] = delta;
+  }
 }
 // The thread's part of it is there.
 template <class Kit>
 GC_DEVICE void gc_short_await(typename Kit::Shared& shared, const gc_attention_sizes& s, int half) {
   gc_await_copies();
+  gc_short_deltas<Kit>(shared, half);
   const int lane = (int)threadIdx.x;
   if (lane >= Kit::kTile) return;
   const float sum = shared.rows[half][1][lane];
@@ -280,18 +305,19 @@ GC_DEVICE void gc_short_query_gradient(const typename Kit::Shared& shared, const
 
 // dq, dk and dv. While a tile meets the keys, dq of the one before is summed and the next one is on its way.
 template <class Kit, class Nothing>
-GC_DEVICE void gc_attention_short_gradient(typename Kit::Shared& shared, const gc_attention_sizes& s, const typename Kit::T* q,
-                                           const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
-                                           const float* top, const float* sum, const float* delta, const Nothing*, const Nothing*,
-                                           typename Kit::T* dq, typename Kit::T* dk, typename Kit::T* dv) {
+GC_DEVICE void gc_attention_short_gradient(typename Kit::Shared& shared, const gc_attention_sizes& s,
+                                           const gc_attention_view& result, const typename Kit::T* q, const typename Kit::T* k,
+                                           const typename Kit::T* v, const typename Kit::T* dy, const typename Kit::T* y,
+                                           const float* top, const float* sum, const Nothing*, const Nothing*, typename Kit::T* dq,
+                                           typename Kit::T* dk, typename Kit::T* dv) {
   const int batch = (int)blockIdx.x, key = (int)threadIdx.x / 32 * 32;
   q = gc_matrix_of(q, s.q, s, batch);
   dy = gc_matrix_of(dy, s.y, s, batch);
+  y = gc_matrix_of(y, result, s, batch);
   dq = gc_matrix_of(dq, s.dq, s, batch);
   top += (long long)batch * s.queries;
   sum += (long long)batch * s.queries;
-  delta += (long long)batch * s.queries;
-  gc_short_fetch<Kit>(shared, s, q, dy, top, sum, delta, 0, 0);
+  gc_short_fetch<Kit>(shared, s, result, q, dy, y, top, sum, 0, 0);
   gc_fill<Kit, Kit::kKeys>(shared.keys, gc_matrix_of(k, s.k, s, batch), s.k, 0, s.keys, s.width);
   gc_fill<Kit, Kit::kKeys>(shared.values, gc_matrix_of(v, s.v, s, batch), s.v, 0, s.keys, s.value_width);
   gc_short_await<Kit>(shared, s, 0);
@@ -308,7 +334,7 @@ GC_DEVICE void gc_attention_short_gradient(typename Kit::Shared& shared, const g
 #pragma unroll 1
   for (int m = 0;; m += Kit::kTile, half ^= 1) {
     const bool more = m + Kit::kTile < s.queries;
-    if (more) gc_short_fetch<Kit>(shared, s, q, dy, top, sum, delta, m + Kit::kTile, half ^ 1);
+    if (more) gc_short_fetch<Kit>(shared, s, result, q, dy, y, top, sum, m + Kit::kTile, half ^ 1);
     // Under the causal mask keys behind the tile are not looked at by dq either.
     if (m < s.queries && !(s.causal && m + Kit::kTile <= key))
       gc_short_key_gradients<Kit>(shared, s, keys, values, m, key, half, key_sums, value_sums);
