@@ -29,7 +29,7 @@ bool has_conditions_on(const FlatNest& nest, int axis) {
 int interleaved_axis(const FlatNest& nest) {
   for (int axis : used_axes(nest)) {
     const std::int64_t extent = nest.extents[at(axis)];
-    if (extent < 2 || extent > 8 || store_stride(nest, axis) != 1) continue;
+    if (extent < 2 || extent > 16 || store_stride(nest, axis) != 1) continue;
     if (extent > 4 && !has_conditions_on(nest, axis)) continue;
     for (int other : used_axes(nest))
       if (other != axis && store_stride(nest, other) == extent && nest.extents[at(other)] >= 4) return axis;

@@ -178,7 +178,25 @@ void DeviceKernel::write_lanes(const Vectors& vectors, const std::vector<const S
                                const std::function<void()>& each_lane, const std::string& count) {
   if (vectors.width > 1) return write_vector_stores(vectors, stores, loop_axes, each_lane, count);
   if (each_lane) each_lane();
-  write_stores(stores, loop_axes);
+  write_neighbouring_stores(stores, loop_axes);
+}
+
+void DeviceKernel::write_neighbouring_stores(std::vector<const Store*> single, const std::vector<int>& loop_axes) {
+  std::vector<std::pair<std::vector<const Store*>, std::string>> words;
+  for (std::vector<const Store*>& members : take_neighbours(nest_, single)) {
+    const std::string name = writer_.fresh("r");
+    writer_.line(concat(compute_type_text(nest_.results[at(members[0]->result)]), " ", name, "[", members.size(), "];"));
+    for (std::size_t i = 0; i < members.size(); ++i)
+      writer_.line(concat(name, "[", i, "] = ", writer_.unrounded(members[i]->statement), ";"));
+    words.emplace_back(std::move(members), name);
+  }
+  write_stores(single, loop_axes);
+  for (const auto& [members, name] : words) {
+    const std::string place = writer_.index(members[0]->at), condition = once(*members[0], loop_axes);
+    const std::size_t parameter = nest_.operands.size() + at(members[0]->result);
+    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_vectors<",
+                        interleaved_width(nest_, {}, members), ">(p", parameter, " + (", place, "), ", name, ");"));
+  }
 }
 
 void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores,

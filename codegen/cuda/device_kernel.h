@@ -58,6 +58,9 @@ class DeviceKernel {
   void write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
                            const std::function<void()>& each_lane, const std::string& count);
 
+  /// Of one lane: those side by side in words.
+  void write_neighbouring_stores(std::vector<const Store*> stores, const std::vector<int>& loop_axes);
+
   const FlatNest& nest_;
   bool wide_;
   KernelWriter writer_;

@@ -14,7 +14,7 @@ constexpr std::size_t kWordBytes = 16;
 /// Whether vectors of so many elements that begin at the index of the first lane are aligned to themselves.
 bool begins_vectors(const Index& index, int lane_axis, std::int64_t width) {
   const auto divides = [&](std::int64_t number) { return number % width == 0; };
-  const Index first = at_origin(index, lane_axis);
+  const Index first = lane_axis < 0 ? index : at_origin(index, lane_axis);
   return divides(first.constant()) &&
          std::ranges::all_of(first.parts(), [&](const Index::Part& p) { return divides(p.coefficient); });
 }
@@ -47,6 +47,23 @@ std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, co
     if (group.size() != static_cast<std::size_t>(count)) continue;
     std::erase_if(stores, [&](const Store* store) { return std::ranges::find(group, store) != group.end(); });
     taken.push_back(group);
+  }
+  return taken;
+}
+
+std::vector<std::vector<const Store*>> take_neighbours(const FlatNest& nest, std::vector<const Store*>& stores) {
+  constexpr std::int64_t kMost = 16;
+  std::vector<std::vector<const Store*>> taken;
+  for (const Store* first : std::vector(stores)) {
+    if (first->at.has_loaded() || std::ranges::find(stores, first) == stores.end()) continue;
+    std::vector<const Store*> group = behind(nest, *first, kMost, stores);
+    // Whole words, aligned.
+    std::size_t count = kMost;
+    while (count > group.size()) count /= 2;
+    group.resize(count);
+    if (count < 2 || interleaved_width(nest, {}, group) == 1) continue;
+    std::erase_if(stores, [&](const Store* store) { return std::ranges::find(group, store) != group.end(); });
+    taken.push_back(std::move(group));
   }
   return taken;
 }

@@ -16,6 +16,9 @@ namespace gcomp::codegen::cuda {
 std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, const Vectors& vectors,
                                                         std::vector<const Store*>& stores);
 
+/// The same of stores side by side where a thread has no vectors: those of one element each of one element each.
+std::vector<std::vector<const Store*>> take_neighbours(const FlatNest& nest, std::vector<const Store*>& stores);
+
 /// Elements of the widest vectors, of at most 16 bytes, that such a list may be stored in.
 int interleaved_width(const FlatNest& nest, const Vectors& vectors, const std::vector<const Store*>& members);
 
