@@ -1,4 +1,7 @@
-// Maps: one thread for each vector of elements along the vector axis, 256 threads a block.
+// Maps: one thread for each vector of elements along the vector axis, 256 threads a block; or for a few such vectors, of rows that
+// share what else is read.
+#include <optional>
+
 #include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/round.h"
@@ -14,8 +17,88 @@ constexpr int kMapThreads = 256;
 constexpr int kMostRows = 8;                  // of a round in a kernel of several segments
 constexpr std::int64_t kRoundRegisters = 40;  // for what it loads: half of the threads of a multiprocessor have room
 
+constexpr std::int64_t kMostKept = 48;  // registers of what a thread keeps for its rows
+
 std::vector<const Store*> all_stores(const FlatNest& nest) {
   return stores_where(nest, [](const Store&) { return true; });
+}
+
+/// Outer axes along which what a thread keeps of a map is the same: those of rows.
+std::vector<int> row_axes(const FlatNest& nest, const Vectors& vectors, const std::vector<int>& outer, std::uint64_t kept) {
+  std::vector<int> rows;
+  for (int axis : outer)
+    if (!(kept >> axis & 1) && nest.extents[at(axis)] > 1 && axis != vectors.lane_axis) rows.push_back(axis);
+  return rows;
+}
+
+/// A map that reads as much again in each row as the row has itself, such as the parameters of a norm: a thread has several rows,
+/// and loads what they share once. Nothing where that is not so, or where there are too few rows.
+std::optional<EmittedKernel> emit_map_of_rows(FlatNest nest, const Vectors& vectors, const Schedule& schedule) {
+  constexpr std::int64_t kFewestThreads = 1 << 18;  // four times what the largest devices run at once, of so many registers
+  if (vectors.width == 1 || !vectors.early.empty()) return std::nullopt;
+  // What the widest read varies along, every thread streams; others may be kept along the axes that they have not.
+  const auto axes_of_read = [&](int number) {
+    const TermPtr& read = nest.statements[at(number)].value;
+    return read->axes | computed_axes(nest, read);
+  };
+  std::uint64_t streamed = 0, kept = 0;
+  for (int number : vectors.reads) streamed |= axes_of_read(number);
+  for (int number : vectors.reads)
+    if (axes_of_read(number) != streamed) kept |= axes_of_read(number);
+  const std::vector<int> rows = row_axes(nest, vectors, schedule.outer, kept);
+  std::uint64_t row_bits = 0;
+  for (int axis : rows) row_bits |= std::uint64_t{1} << axis;
+  const RowReads reads = row_reads(nest, vectors, row_bits);
+  const RowCost cost = row_cost(nest, vectors, reads);
+  if (rows.empty() || reads.vectors.empty() || cost.kept_registers < 2 * cost.registers || cost.kept_registers > kMostKept)
+    return std::nullopt;
+  DeviceKernel kernel(nest, needs_wide_indices(nest));
+  std::vector<int> others;
+  for (int axis : schedule.outer)
+    if (!contains(rows, axis)) others.push_back(axis);
+  others.push_back(schedule.vector_axis);
+  const std::int64_t row_count = kernel.points(rows), side = kernel.points(others);
+  int round_rows = choose_round(cost, row_count, kRoundRegisters);
+  while (round_rows > 1 && quotient_up(row_count, round_rows) * side < kFewestThreads) round_rows /= 2;
+  if (round_rows == 1) return std::nullopt;
+  const std::int64_t steps = quotient_up(row_count, round_rows), points = steps * side;
+
+  KernelWriter& w = kernel.writer();
+  const bool wide = needs_wide_indices(nest);
+  const std::string_view type = wide ? "unsigned long long" : "unsigned";
+  kernel.set_launch(quotient_up(points, kMapThreads), kMapThreads);
+  w.line(concat("const ", type, " t = (", type, ")blockIdx.x * ", kMapThreads, "u + threadIdx.x;"));
+  if (points % kMapThreads != 0) w.line(concat("if (t >= ", points, "u) return;"));
+  w.line(concat("const ", type, " n = t % ", side, "u, first = t / ", side, "u;"));
+  kernel.bind_axes("n", others);
+  kernel.load_vectors(vectors, reads.kept);
+  Round round(kernel, vectors, reads.vectors, reads.singles, round_rows);
+  round.declare();
+  const bool whole = row_count % round_rows == 0;
+  const auto open = [&] {
+    round.open();
+    w.line(concat("const ", type, " r = first + q * ", steps, "u;"));
+    if (!whole) w.open(concat("if (r < ", row_count, "u)"));
+    kernel.bind_axes("r", rows);
+  };
+  const auto close = [&] {
+    if (!whole) w.close();
+    w.close();
+  };
+  open();
+  round.fetch();
+  close();
+  open();
+  round.take();
+  std::vector<int> axes = schedule.outer;
+  axes.push_back(schedule.vector_axis);
+  kernel.write_lanes(vectors, all_stores(nest), axes);
+  close();
+  EmittedKernel emitted = kernel.finish();
+  const ThreadLayout layout{
+      .thread_axes = axes, .warp_axis = schedule.vector_axis, .blocks = emitted.grid.blocks, .threads = kMapThreads};
+  emitted.work = {Family::pointwise, map_traffic(nest, vectors, layout)};
+  return emitted;
 }
 
 }  // namespace
@@ -23,6 +106,7 @@ std::vector<const Store*> all_stores(const FlatNest& nest) {
 EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   const bool wide = needs_wide_indices(nest);
   const Vectors vectors = vectorize(nest, schedule.vector_axis);
+  if (std::optional<EmittedKernel> of_rows = emit_map_of_rows(nest, vectors, schedule)) return *std::move(of_rows);
   DeviceKernel kernel(nest, wide);
   std::vector<int> axes = schedule.outer;
   if (schedule.vector_axis >= 0) axes.push_back(schedule.vector_axis);

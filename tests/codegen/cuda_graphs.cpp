@@ -250,6 +250,14 @@ void add_alike(std::vector<LabelledGraph>& all) {
 }
 
 void add_views(std::vector<LabelledGraph>& all) {
+  // Threads of several rows, which share a norm's parameters; the last of them has fewer.
+  all.push_back(pattern("shared_parameters", [](Builder& b) {
+    const Shape shape{65601, 64};
+    Var x = b.input({DType::bf16, shape}, "x");
+    const auto channel = [&](const std::string& name) { return b.broadcast(b.input({DType::f32, {64}}, name), shape); };
+    Var y = (b.cast(x, DType::f32) - channel("mean")) * channel("scale") + channel("shift");
+    return std::vector{ops::kRelu(b.cast(y, DType::bf16))};
+  }));
   all.push_back(pattern("transpose", [](Builder& b) {
     return std::vector{b.transpose_last(b.input({DType::f32, {70, 65}}, "x")) * 2.0};
   }));
@@ -283,6 +291,16 @@ void add_views(std::vector<LabelledGraph>& all) {
   }));
   all.push_back(pattern("heads", [](Builder& b) {
     return std::vector{b.transpose(b.reshape(b.input({DType::f32, {2, 12, 32}}, "x"), {2, 12, 4, 8}), {0, 2, 1, 3}) * 0.5};
+  }));
+  // Images for a library's convolutions (passes/products/align_channels): channels filled up, and blocks of pixels as channels.
+  all.push_back(pattern("channels_filled", [](Builder& b) {
+    Var x = b.cast(b.input({DType::f32, {3, 3, 12, 8}}, "x"), DType::bf16);
+    return std::vector{b.pad(b.transpose(x, {0, 2, 3, 1}), {0, 0, 0, 0}, {0, 0, 0, 5}, 0)};
+  }));
+  all.push_back(pattern("pixel_blocks", [](Builder& b) {
+    Var x = b.transpose(b.cast(b.input({DType::f32, {2, 3, 8, 12}}, "x"), DType::bf16), {0, 2, 3, 1});
+    Var blocks = b.reshape(b.transpose(b.reshape(x, {2, 4, 2, 6, 2, 3}), {0, 1, 3, 2, 4, 5}), {2, 4, 6, 12});
+    return std::vector{b.pad(blocks, {0, 2, 2, 0}, {0, 1, 1, 4}, 0)};
   }));
   all.push_back(pattern("pad_and_concat", [](Builder& b) {
     Var x = b.input({DType::f32, {6, 40}}, "x"), y = b.input({DType::f32, {6, 24}}, "y");
