@@ -284,16 +284,15 @@ struct Launching {
 
 /// The kit of a gradient whose blocks own whole heads, where it takes them: its sums fit the registers of eight warps.
 std::optional<Kit> short_kit_for(const Launching& l, int architecture) {
-  constexpr std::int64_t kTile = 32, kBlock = 16, kMostSingle = 16;  // warps that find 128 registers a thread, which 16 keys take
+  constexpr std::int64_t kTile = 32, kWarpKeys = 32;
   const AttentionShape& s = l.sizes;
   const std::int64_t wider = std::max(s.width, s.value_width), element = static_cast<std::int64_t>(size_of(l.dtype()));
   if (!uses_tensor_cores(l.dtype()) || architecture < 80 || l.operands.mask || l.operands.kept || wider > kShortWidth ||
-      s.keys > kShortKeys || s.batches * s.queries >= kCountablePositions)
+      s.keys > kShortKeys)
     return std::nullopt;
-  const std::int64_t width = round_up(wider, 16), blocks = quotient_up(s.keys, kBlock) > kMostSingle ? 2 : 1,
-                     warps = quotient_up(s.keys, blocks * kBlock), keys = warps * blocks * kBlock;
+  const std::int64_t width = round_up(wider, 16), warps = quotient_up(s.keys, kWarpKeys), keys = warps * kWarpKeys;
   const std::int64_t row = (width + 8) * element, scores = (kTile + 8) * element;  // as the kit's kPitch and kScorePitch
-  return Kit{.type = concat("gc_short_kit<", storage_type_text(l.dtype()), ", ", width, ", ", warps, ", ", blocks, ">"),
+  return Kit{.type = concat("gc_short_kit<", storage_type_text(l.dtype()), ", ", width, ", ", warps, ">"),
              .own = keys,
              .stream = kTile,
              .threads = static_cast<int>(32 * warps),

@@ -1,7 +1,7 @@
-// The gradients of attention over few keys, of 16-bit elements on tensor cores: a block owns a whole head, each of its warps 16 or
-// 32 keys. Their sums dk and dv stay in registers while queries stream past in tiles. Scores stand transposed, a row for each key,
-// in the layout of mma.h. The gradients of a tile's scores go through shared memory, where dq is summed over all keys: five
-// products in all, and no score in memory. Each element is summed by one thread in the order of the stream.
+// The gradients of attention over few keys, of 16-bit elements on tensor cores: a block owns a whole head, each of its warps 32
+// keys. Their sums dk and dv stay in registers while queries stream past in tiles. Scores stand transposed, a row for each key, in
+// the layout of mma.h. The gradients of a tile's scores go through shared memory, where dq is summed over all keys: five products
+// in all, and no score in memory. Each element is summed by one thread in the order of the stream.
 #pragma once
 
 // kBytes (4 or 16) from memory to shared memory, zeros unless `there`; done for the thread itself after gc_await_copies().
@@ -46,15 +46,13 @@ struct gc_short_rows {
   static GC_DEVICE int out_column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
 };
 
-// Heads of up to kWidth elements, a multiple of 16 and at most 64, and kOwn * kWarps keys. Warps of 16 keys are twice as many, and
-// wait less for each other; those of 32 read half as much from shared memory.
-template <class Storage, int kPaddedWidth, int kKeyWarps, int kKeyBlocks>
+// Heads of up to kWidth elements, a multiple of 16 and at most 64, and 32 * kWarps keys.
+template <class Storage, int kPaddedWidth, int kKeyWarps>
 struct gc_short_kit {
   typedef Storage T;
   typedef float V;
   typedef T Element;
-  static constexpr int kWidth = kPaddedWidth, kWarps = kKeyWarps, kThreads = 32 * kWarps, kTile = 32;
-  static constexpr int kBlocks = kKeyBlocks, kOwn = 16 * kBlocks, kKeys = kOwn * kWarps;
+  static constexpr int kWidth = kPaddedWidth, kWarps = kKeyWarps, kThreads = 32 * kWarps, kKeys = 32 * kWarps, kTile = 32;
   static constexpr int kPitch = kWidth + 8, kScorePitch = kTile + 8;  // the 8 rows of a matrix lie in different banks
   static constexpr int kBytes = sizeof(T);
   static constexpr int kVector = 16 / kBytes, kVectors = kWidth / kVector;
@@ -70,25 +68,23 @@ struct gc_short_kit {
     };
     float rows[2][3][kTile];  // of each query log2(sum of exp(score)), the sum of exp(score - top) and delta
   };
-  typedef unsigned Left[kWidth / 16][kBlocks][4];  // a warp's rows of a matrix
-  typedef gc_short_rows<T, kBlocks, kWidth> Rows;
-  typedef typename Rows::Output Sums;
-  typedef float Scores[kBlocks][2][4];  // of a warp's keys and 16 queries
-  typedef unsigned Weights[kBlocks][4];
+  typedef unsigned Left[kWidth / 16][2][4];  // a warp's rows of a matrix
+  typedef typename gc_short_rows<T, 2, kWidth>::Output Sums;
+  typedef float Scores[2][2][4];  // of a warp's keys and 16 queries
 
   template <int kVector>
   static GC_DEVICE void put(T* to, const gc_vector<T, kVector>& vector) {
     gc_move_vector((gc_vector<T, kVector>*)to, &vector);
   }
 
-  // A left operand: the tiles of 16 rows that begin at `place`, columns from d to d + 15.
+  // A left operand: the two tiles of 16 rows that begin at `place`, columns from d to d + 15.
   static GC_DEVICE gc_shared_place left_place(const T* rows) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8;
     return gc_shared_place_of(rows + (matrix % 2 * 8 + lane % 8) * kPitch + matrix / 2 * 8);
   }
-  static GC_DEVICE void load_left(Weights& to, gc_shared_place place, int d) {
+  static GC_DEVICE void load_left(unsigned (&to)[2][4], gc_shared_place place, int d) {
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) gc_load_matrices_at<false>(to[b], place + (b * 16 * kPitch + d) * kBytes);
+    for (int b = 0; b < 2; ++b) gc_load_matrices_at<false>(to[b], place + (b * 16 * kPitch + d) * kBytes);
   }
 
   // scores[n][m] = sum over the width of left[n] * tile[m].
@@ -97,18 +93,17 @@ struct gc_short_kit {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8;
     const gc_shared_place place = gc_shared_place_of(tile + (matrix / 2 * 8 + lane % 8) * kPitch + matrix % 2 * 8);
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b)
+    for (int b = 0; b < 2; ++b)
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores[b][0][e] = scores[b][1][e] = 0;
 #pragma unroll
     for (int d = 0; d < kWidth; d += 16) {
-      unsigned both[4];
-      Weights left;
+      unsigned both[4], left[2][4];
       left_at(d, left);
       gc_load_matrices_at<false>(both, place + d * kBytes);
       const unsigned near[2] = {both[0], both[1]}, far[2] = {both[2], both[3]};
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
+      for (int b = 0; b < 2; ++b) {
         gc_mma(T(), scores[b][0], left[b], near);
         gc_mma(T(), scores[b][1], left[b], far);
       }
@@ -116,7 +111,7 @@ struct gc_short_kit {
   }
 
   // sums[n] += sum over 16 queries of weights[n][m] * tile[m].
-  static GC_DEVICE void mix(Sums& sums, const Weights& weights, const T* tile) {
+  static GC_DEVICE void mix(Sums& sums, const unsigned (&weights)[2][4], const T* tile) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8;
     const gc_shared_place place = gc_shared_place_of(tile + (matrix % 2 * 8 + lane % 8) * kPitch + matrix / 2 * 8);
 #pragma unroll
@@ -125,7 +120,7 @@ struct gc_short_kit {
       gc_load_matrices_at<true>(both, place + j * 8 * kBytes);
       const unsigned near[2] = {both[0], both[1]}, far[2] = {both[2], both[3]};
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
+      for (int b = 0; b < 2; ++b) {
         gc_mma(T(), sums.values[b][j], weights[b], near);
         gc_mma(T(), sums.values[b][j + 1], weights[b], far);
       }
@@ -133,24 +128,13 @@ struct gc_short_kit {
   }
 
   // Rounded, in the layout of a left operand.
-  static GC_DEVICE void round(Weights& to, const Scores& from) {
+  static GC_DEVICE void round(unsigned (&to)[2][4], const Scores& from) {
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b)
+    for (int b = 0; b < 2; ++b)
 #pragma unroll
       for (int e = 0; e < 4; ++e) to[b][e] = gc_pair_of(T(), from[b][e / 2][e % 2 * 2], from[b][e / 2][e % 2 * 2 + 1]);
   }
 };
-
-// The number of the block, and with it what is computed from that, asked for anew: not kept in registers, of which none is left.
-GC_DEVICE int gc_short_block() {
-#ifdef __CUDA_ARCH__
-  int block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-#else
-  return (int)blockIdx.x;
-#endif
-}
 
 // A tile of queries from `first` on, on its way to half of the tiles in shared memory.
 template <class Kit>
@@ -181,13 +165,12 @@ GC_DEVICE void gc_short_fetch(typename Kit::Shared& shared, const gc_attention_s
                               const float* sum, int first, int half) {
   gc_short_fetch<Kit>(shared.tiles[half][0], q, s.q, first, s.queries, s.width);
   gc_short_fetch<Kit>(shared.tiles[half][1], dy, s.y, first, s.queries, s.value_width);
-  const int block = gc_short_block(), lane = (int)threadIdx.x;
-  gc_short_fetch<Kit>(shared.results[half], gc_matrix_of(y, result, s, block), result, first, s.queries, s.value_width);
+  gc_short_fetch<Kit>(shared.results[half], y, result, first, s.queries, s.value_width);
+  const int lane = (int)threadIdx.x;
   if (lane >= Kit::kTile) return;
   const bool there = first + lane < s.queries;
-  const int row = (int)blockIdx.x * s.queries + (there ? first + lane : 0);
-  gc_copy_async<4>(&shared.rows[half][0][lane], top + row, there);
-  gc_copy_async<4>(&shared.rows[half][1][lane], sum + row, there);
+  gc_copy_async<4>(&shared.rows[half][0][lane], top + (there ? first + lane : 0), there);
+  gc_copy_async<4>(&shared.rows[half][1][lane], sum + (there ? first + lane : 0), there);
 }
 // delta = sum(dy * y) of each query of a tile: a thread adds up what it brought itself, then the lanes of a row their sums.
 template <class Kit>
@@ -233,7 +216,7 @@ GC_DEVICE void gc_short_pairs(const gc_attention_sizes& s, const float* logs, co
     gc_load_vector(logs + j * 8 + column, log);
     gc_load_vector(deltas + j * 8 + column, delta);
 #pragma unroll
-    for (int b = 0; b < Kit::kBlocks; ++b)
+    for (int b = 0; b < 2; ++b)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float &p = scores[b][j][e], &dp = gradients[b][j][e];
@@ -253,67 +236,62 @@ template <class Kit>
 GC_DEVICE void gc_short_key_gradients(typename Kit::Shared& shared, const gc_attention_sizes& s, gc_shared_place k,
                                       const typename Kit::Left& v, int query, int key, int half, typename Kit::Sums& dk,
                                       typename Kit::Sums& dv) {
-  typedef typename Kit::Weights Weights;
   const int lane = (int)threadIdx.x % 32;
 #pragma unroll 1
   for (int m = 0; m < Kit::kTile && query + m < s.queries; m += 16) {
     const typename Kit::T *q = &shared.tiles[half][0][m * Kit::kPitch], *dy = &shared.tiles[half][1][m * Kit::kPitch];
     typename Kit::Scores scores, gradients;
     Kit::dot(
-        scores, [&](int d, Weights& to) { Kit::load_left(to, k, d); }, q);
+        scores, [&](int d, unsigned(&to)[2][4]) { Kit::load_left(to, k, d); }, q);
     Kit::dot(
         gradients,
-        [&](int d, Weights& to) {
+        [&](int d, unsigned(&to)[2][4]) {
 #pragma unroll
-          for (int b = 0; b < Kit::kBlocks; ++b)
+          for (int b = 0; b < 2; ++b)
 #pragma unroll
             for (int e = 0; e < 4; ++e) to[b][e] = v[d / 16][b][e];
         },
         dy);
     const float *logs = &shared.rows[half][0][m], *deltas = &shared.rows[half][2][m];
-    if (gc_is_plain(s, query + m, 16, key, Kit::kOwn))
-      gc_short_pairs<true, Kit>(s, logs, deltas, query + m, key, scores, gradients);
+    if (gc_is_plain(s, query + m, 16, key, 32)) gc_short_pairs<true, Kit>(s, logs, deltas, query + m, key, scores, gradients);
     else gc_short_pairs<false, Kit>(s, logs, deltas, query + m, key, scores, gradients);
-    Weights weights;
+    unsigned weights[2][4];
     Kit::round(weights, scores);
     Kit::mix(dv, weights, dy);
     Kit::round(weights, gradients);
     typename Kit::T* line = &shared.scores[half][(key + lane / 4) * Kit::kScorePitch + m + lane % 4 * 2];
 #pragma unroll
-    for (int b = 0; b < Kit::kBlocks; ++b)
+    for (int b = 0; b < 2; ++b)
 #pragma unroll
       for (int e = 0; e < 4; ++e) *(unsigned*)(line + (b * 16 + e % 2 * 8) * Kit::kScorePitch + e / 2 * 8) = weights[b][e];
     Kit::mix(dk, weights, q);
   }
 }
 
-// dq of a tile of queries from `query` on. The last warps have a slice of 16 columns each, of as many queries as they have keys.
+// dq of a tile of queries from `query` on. The last warps have a slice of 16 columns each.
 template <class Kit>
 GC_DEVICE void gc_short_query_gradient(const typename Kit::Shared& shared, const gc_attention_sizes& s, int query, int half,
                                        typename Kit::T* dq) {
-  typedef gc_short_rows<typename Kit::T, Kit::kBlocks, 16> Rows;
-  constexpr int kSlices = Kit::kWidth / 16, kParts = Kit::kTile / Kit::kOwn;
+  typedef gc_short_rows<typename Kit::T, 2, 16> Rows;
   const int lane = (int)threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
   const int end = s.causal && query + Kit::kTile < s.keys ? query + Kit::kTile : s.keys;
 #pragma unroll 1
-  for (int unit = Kit::kWarps - 1 - (int)threadIdx.x / 32; unit < kSlices * kParts; unit += Kit::kWarps) {
-    const int slice = unit % kSlices, first = unit / kSlices * Kit::kOwn;
-    if (query + first >= s.queries) break;
-    const gc_shared_place left = gc_shared_place_of(
-                              &shared.scores[half][(matrix / 2 * 8 + line) * Kit::kScorePitch + first + matrix % 2 * 8]),
+  for (int slice = Kit::kWarps - 1 - (int)threadIdx.x / 32; slice < Kit::kWidth / 16; slice += Kit::kWarps) {
+    const gc_shared_place left =
+                              gc_shared_place_of(&shared.scores[half][(matrix / 2 * 8 + line) * Kit::kScorePitch + matrix % 2 * 8]),
                           right =
                               gc_shared_place_of(&shared.keys[(matrix % 2 * 8 + line) * Kit::kPitch + slice * 16 + matrix / 2 * 8]);
     typename Rows::Output sums;
     sums.clear();
 #pragma unroll 2
     for (int n = 0; n < end; n += 16) {
-      unsigned a[Kit::kBlocks][4], both[4];
+      unsigned a[2][4], both[4];
 #pragma unroll
-      for (int b = 0; b < Kit::kBlocks; ++b) gc_load_matrices_at<true>(a[b], left + (n * Kit::kScorePitch + b * 16) * Kit::kBytes);
+      for (int b = 0; b < 2; ++b) gc_load_matrices_at<true>(a[b], left + (n * Kit::kScorePitch + b * 16) * Kit::kBytes);
       gc_load_matrices_at<true>(both, right + n * Kit::kPitch * Kit::kBytes);
       const unsigned near[2] = {both[0], both[1]}, far[2] = {both[2], both[3]};
 #pragma unroll
-      for (int b = 0; b < Kit::kBlocks; ++b) {
+      for (int b = 0; b < 2; ++b) {
         gc_mma(typename Kit::T(), sums.values[b][0], a[b], near);
         gc_mma(typename Kit::T(), sums.values[b][1], a[b], far);
       }
@@ -321,7 +299,7 @@ GC_DEVICE void gc_short_query_gradient(const typename Kit::Shared& shared, const
     float factors[Rows::kRows];
 #pragma unroll
     for (int i = 0; i < Rows::kRows; ++i) factors[i] = (float)s.scale;
-    gc_store_rows<Rows>(dq + slice * 16, s.dq, sums, factors, query + first, s.queries, s.width - slice * 16);
+    gc_store_rows<Rows>(dq + slice * 16, s.dq, sums, factors, query, s.queries, s.width - slice * 16);
   }
 }
 
@@ -332,10 +310,13 @@ GC_DEVICE void gc_attention_short_gradient(typename Kit::Shared& shared, const g
                                            const typename Kit::T* v, const typename Kit::T* dy, const typename Kit::T* y,
                                            const float* top, const float* sum, const Nothing*, const Nothing*, typename Kit::T* dq,
                                            typename Kit::T* dk, typename Kit::T* dv) {
-  const int batch = (int)blockIdx.x, key = (int)threadIdx.x / 32 * Kit::kOwn;
+  const int batch = (int)blockIdx.x, key = (int)threadIdx.x / 32 * 32;
   q = gc_matrix_of(q, s.q, s, batch);
   dy = gc_matrix_of(dy, s.y, s, batch);
+  y = gc_matrix_of(y, result, s, batch);
   dq = gc_matrix_of(dq, s.dq, s, batch);
+  top += (long long)batch * s.queries;
+  sum += (long long)batch * s.queries;
   gc_short_fetch<Kit>(shared, s, result, q, dy, y, top, sum, 0, 0);
   gc_fill<Kit, Kit::kKeys>(shared.keys, gc_matrix_of(k, s.k, s, batch), s.k, 0, s.keys, s.width);
   gc_fill<Kit, Kit::kKeys>(shared.values, gc_matrix_of(v, s.v, s, batch), s.v, 0, s.keys, s.value_width);
@@ -362,7 +343,7 @@ GC_DEVICE void gc_attention_short_gradient(typename Kit::Shared& shared, const g
     if (more) gc_short_await<Kit>(shared, s, half ^ 1);
     __syncthreads();
   }
-  typedef typename Kit::Rows Rows;
+  typedef gc_short_rows<typename Kit::T, 2, Kit::kWidth> Rows;
   float factors[Rows::kRows];
 #pragma unroll
   for (int i = 0; i < Rows::kRows; ++i) factors[i] = (float)s.scale;
