@@ -68,6 +68,7 @@ TEST_P(Parity, GradientsInFloat64) { check_gradients(kF64); }
 INSTANTIATE_TEST_SUITE_P(Recorded, Parity, testing::ValuesIn(recorded_models()), [](const auto& info) { return info.param.name; });
 
 TEST(WinogradParity, LossesInFloat32) {
+  if (on_another_device()) GTEST_SKIP() << "--winograd is for the CPU's convolutions";
   const std::vector<RecordedModel> models = recorded_models();
   const auto model = std::ranges::find(models, "resnet_tiny", &RecordedModel::name);
   if (model == models.end()) GTEST_SKIP() << "resnet_tiny, which has wide enough convolutions, was not found in ../shared/models";

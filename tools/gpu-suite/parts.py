@@ -8,6 +8,7 @@ from shards import Shard, file_name, in_suites, list_tests
 TESTS_OF_A_SHARD = 4  # at most, in `parity`
 # They build models in C++ and train them on the CPU beside.
 NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
+RECORDED = ("Recorded/", "Models/")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # (filter of test_device, tests of a shard): every path of the emitter, attention, what follows products, convolutions.
 SANITIZED = (("*DevicePatterns.*", 1), ("DeviceGraphs.Attention", 1), ("DeviceAttention.GradientsOfFewKeys*", 1),
@@ -55,12 +56,13 @@ def tests(call):
 
 
 def parity(call):
+    """The recorded trainings first."""
     binary, found = call.payload.program("test_train"), []
     has_compiler = any(shutil.which(name, path=call.environment["PATH"]) for name in ("c++", "g++", "clang++"))
     for name, filter_ in in_suites(list_tests(binary, call.environment), TESTS_OF_A_SHARD):
         lacks = not has_compiler and name.split()[0] in NEED_A_COMPILER
         found.append(gtest("parity", binary, name, filter_, left_out="no C++ compiler" if lacks else ""))
-    return found
+    return sorted(found, key=lambda shard: not shard.name.startswith(RECORDED))
 
 
 def sanitizer(call):
