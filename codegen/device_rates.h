@@ -26,6 +26,7 @@ struct DeviceRates {
   double mma_share = 1;          ///< of the tensor cores' rate that warp-wide instructions (mma.sync) reach
   double kernel_share = 1;       ///< of the copy rate that kernels of loads and stores draw
   double product_share = 1;      ///< of the rate of a large product that the library's draw, beside what tiles and waves leave
+  double tf32_across_share = 1;  ///< of that, where sums go across the first operand's rows, as a weight gradient's do
   double convolution_share = 0;  ///< the same for the library's convolutions; 0 where generated kernels are counted
   double attention_share = 0;    ///< the same for its attention in 16 bits
   double epilogue_share = 1;     ///< of the copy rate at which the library reads an operand for an epilogue's sake
@@ -55,6 +56,7 @@ struct DeviceRates {
 /// judge the estimate; other networks do:
 ///   kernel_share       0.87 to 0.92 of what bytes alone let kernels take, in each of the four
 ///   product_share      0.94 to 0.81; the clock falls in a step of products
+///   tf32_across_share  GPT-2's weight gradients in TF32: 752, 201, 602 and 10,959 us for 416, 114, 315 and 6,610 (h200-2026-11-28)
 ///   convolution_share  ResNet-50's by cuDNN: 3.6, 3.2 and 2.2 ms forward, to the weight and to the input, 1.1 TFLOP each
 ///   attention_share    cuDNN's forward: 294, 342 and 160 TFLOP/s of 64 elements a head over 1024 (causal), 512 and 197 positions
 ///   epilogue_share     what BGRAD and DGELU_AUX add to a product: 84 us for 151 MB, 37 for 50, 108 for 201
@@ -78,6 +80,7 @@ inline constexpr DeviceRates kH200{.name = "H200",
                                    .mma_share = 0.787,
                                    .kernel_share = 0.9,
                                    .product_share = 0.9,
+                                   .tf32_across_share = 0.55,
                                    .convolution_share = 0.5,
                                    .attention_share = 0.45,
                                    .epilogue_share = 0.5,

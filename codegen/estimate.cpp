@@ -167,8 +167,10 @@ double epilogue_bytes(const MatmulCall& call) {
 StepEstimate product_estimate(const MatmulCall& call, const StepCost& cost, const DeviceRates& rates,
                               const EstimateOptions& options) {
   const double rate = product_rate(call.dtype, rates, options.tf32);
+  const bool across = call.dtype == DType::f32 && options.tf32 && call.a.column_stride != 1;
   const double by_bytes = (cost.bytes - cost.after_bytes) / (rates.copy_bytes * rates.kernel_share),
-               by_tiles = library_product_seconds(call, rate, rates) / rates.product_share,
+               share = rates.product_share * (across ? rates.tf32_across_share : 1),
+               by_tiles = library_product_seconds(call, rate, rates) / share,
                by_epilogue = epilogue_bytes(call) / (rates.copy_bytes * rates.epilogue_share);
   StepEstimate made{.seconds = std::max(by_bytes, by_tiles) + by_epilogue + rates.launch_seconds,
                     .limit = by_bytes > by_tiles              ? Limit::copy

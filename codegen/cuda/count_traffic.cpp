@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/cuda/interleaved_stores.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen::cuda {
@@ -122,6 +123,10 @@ void TrafficCounter::add_barrier() {
 }
 
 void TrafficCounter::add_stores(const std::vector<const Store*>& stores) {
+  std::vector<const Store*> single = stores;
+  std::unordered_set<const Store*> together;  // side by side in words
+  for (const auto& group : vectors_.width > 1 ? take_interleaved(nest_, vectors_, single) : take_neighbours(nest_, single))
+    together.insert(group.begin(), group.end());
   for (const Store* store : stores) {
     const DType dtype = nest_.results[at(store->result)];
     const std::size_t number = at(store - nest_.stores.data());
@@ -132,7 +137,8 @@ void TrafficCounter::add_stores(const std::vector<const Store*>& stores) {
       (contains(store->over, a) ? summed : count) *= static_cast<double>(nest_.extents[at(a)]);
     if (!store->over.empty()) traffic_.instructions += count * summed;
     count /= width;
-    const double bytes = count * bytes_a_lane(store->at, size_of(dtype), is_vector);
+    const double bytes = count * (together.contains(store) ? static_cast<double>(size_of(dtype))
+                                                           : bytes_a_lane(store->at, size_of(dtype), is_vector));
     traffic_.l1_bytes += bytes;
     traffic_.l2_bytes += bytes;
     traffic_.instructions += count * (kAddressing + (is_narrow(dtype) ? width / 2 : 0));

@@ -175,7 +175,8 @@ GC_DEVICE void gc_short_fetch(typename Kit::Shared& shared, const gc_attention_s
 // delta = sum(dy * y) of each query of a tile: a thread adds up what it brought itself, then the lanes of a row their sums.
 template <class Kit>
 GC_DEVICE void gc_short_deltas(typename Kit::Shared& shared, int half) {
-#pragma unroll
+  constexpr int kAtOnce = Kit::kRounds < 2 ? Kit::kRounds : 2;
+#pragma unroll kAtOnce
   for (int i = 0; i < Kit::kRounds; ++i) {
     const int slot = (int)threadIdx.x + i * Kit::kThreads;
     if (slot >= Kit::kTile * Kit::kSlots) break;  // whole warps

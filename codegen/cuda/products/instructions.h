@@ -44,11 +44,12 @@ inline constexpr AttentionInstructions kAttentionForward{8.5, 8.2, 1.98}, kAtten
 
 /// Of a warp of a gradient over few keys (attention/short_gradient.h), for its 32 keys and 32 queries; `width` is a multiple of 16.
 /// Counted block by block in the machine code for sm_90 of widths 16, 32, 48 and 64: twice 111 and 23 for each 16 columns in the
-/// loop over 16 queries without its edges, 130 for a tile's copies and barrier; for dq 22 for each 16 columns, and 90 for each
-/// slice of 16, of which a block has one. 677 for 158 tensor-core instructions of ViT's. It has not run on a device: what it
-/// waits is taken to be what the keys' gradient waits.
+/// loop over 16 queries without its edges; for dq 22 for each 16 columns, and 90 for each slice of 16, of which a block has one. Of
+/// a tile's copies, delta and barrier, at width 64, some 230. 775 for 158 tensor-core instructions of ViT's, which took 2.88 times
+/// as long as their issue slots on an H200 (290 us in its step, bench/results; 263 alone).
 inline double short_gradient_instructions(double width, double warps) {
-  return kAttentionKeyGradient.stalls * (2 * 111 + 130 + width / 16 * (2 * 23 + 22 + 90 / warps));
+  constexpr double kStalls = 2.88;
+  return kStalls * (2 * 111 + 230 + width / 16 * (2 * 23 + 22 + 90 / warps));
 }
 
 }  // namespace gcomp::codegen::cuda
