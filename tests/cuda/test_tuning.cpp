@@ -143,6 +143,23 @@ TEST_F(CudaTuning, EveryEpilogueGivesWayToItsKernel) {
   EXPECT_TRUE(trained({{"ORDER", "delayed"}, {"RACES", "1"}}, {"--tune"}) == without);
 }
 
+/// In TF32 the library's are slower but for a bias alone; a clock may say otherwise.
+TEST_F(CudaTuning, InTf32OnlyBiasesAreTheLibrarys) {
+  const RecordedModel model = recorded_model("bert_tiny");
+  const auto counts = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> options{"--no-cache"};
+    options.insert(options.end(), more.begin(), more.end());
+    const CudaRun run = folder_.train(model, 2, {.emulated = kInOrder}, options);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return std::pair{count(run, "products with an epilogue"), count(run, "products with a bias gradient")};
+  };
+  const auto strict = counts({}), tf32 = counts({"--tf32"});
+  EXPECT_GT(strict.second, 0);
+  EXPECT_GT(tf32.first, 0) << "no bias";
+  EXPECT_EQ(tf32.second, 0);
+  EXPECT_GT(counts({"--tf32", "--tune"}).second, 0) << "nothing was timed with an epilogue";
+}
+
 TEST_F(CudaTuning, WhatFailsIsPassedOver) {
   const auto failing = [](const char* calls) {
     Settings settings = kInOrder;

@@ -302,9 +302,10 @@ std::optional<Kit> short_kit_for(const Launching& l, int architecture) {
 
 /// Whether the short gradient is expected to be faster than cuDNN's where both are at hand (Hopper, runtime/cuda/README.md), by
 /// shape alone. For 1,536 heads of 64 elements and 197 positions, which are two tiles of 128 for it, cuDNN's gradient that repeats
-/// its bits took 365 us on an H200 (bench/results), 91 for each tile of 128 x 128 and 1.31 times its estimate; ours took 290. So ours
-/// is taken for more than 16 elements where it computes at most 7/8 of the library's whole tiles, at which the two would be even.
-/// Not under the causal mask, where the library leaves out what this kernel waits for, nor for fewer heads than multiprocessors.
+/// its bits took 365 us on an H200 (bench/results), 91 for each tile of 128 x 128 and 1.31 times its estimate; ours took 290. So
+/// ours is taken for more than 16 elements where it computes at most 7/8 of the library's whole tiles, at which the two would be
+/// even. Not under the causal mask, where the library leaves out what this kernel waits for, nor for fewer heads than
+/// multiprocessors.
 bool outruns_library(const Launching& l, int architecture) {
   constexpr std::int64_t kFewestHeads = 132, kNarrow = 16, kLibraryTile = 128;
   const std::optional<Kit> kit = short_kit_for(l, architecture);
