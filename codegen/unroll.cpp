@@ -24,8 +24,8 @@ bool has_conditions_on(const FlatNest& nest, int axis) {
   return found;
 }
 
-/// A short contiguous axis between the elements of a long one: [..., long, 3]. Unrolling it leaves the long one to the lanes. It may
-/// be longer where conditions on it fall away.
+/// A short contiguous axis between the elements of a long one: [..., long, 3]. Unrolling it leaves the long one to the lanes. It
+/// may be longer where conditions on it fall away.
 int interleaved_axis(const FlatNest& nest) {
   for (int axis : used_axes(nest)) {
     const std::int64_t extent = nest.extents[at(axis)];
