@@ -8,8 +8,8 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-/// On an H200 products of 32768 x 3072 x 768 took 1208 us with the gradient of GELU and 728 with GELU, 756 and 701 plain with a kernel
-/// after it; those with a bias gradient 1185 and 1163 (bench/results/h200-2026-11-28).
+/// On an H200 products of 32768 x 3072 x 768 took 1208 us with the gradient of GELU and 728 with GELU, 756 and 701 plain with a
+/// kernel after it; those with a bias gradient 1185 and 1163 (bench/results/h200-2026-11-28).
 bool is_slow_in_tf32(const LibraryEpilogue& epilogue, DType dtype, MatmulPrecision precision) {
   return dtype == DType::f32 && precision == MatmulPrecision::tf32 && epilogue.kind != EpilogueKind::bias;
 }
