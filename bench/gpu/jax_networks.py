@@ -33,7 +33,7 @@ def convolution(w, name, x, stride=1, pad=0):
 def attention(w, name, x, heads, causal):
     batch, length, width = x.shape
     q, k, v = (part.reshape(batch, length, heads, width // heads) for part in jnp.split(linear(w, f"{name}.qkv", x), 3, -1))
-    # cuDNN through JAX takes even lengths alone.
+    # cuDNN through JAX 0.11 refuses 197 positions, and takes 512 and 1024.
     flash = "cudnn" if x.dtype == jnp.bfloat16 and jax.default_backend() == "gpu" and length % 2 == 0 else None
     mixed = jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation=flash)
     return linear(w, f"{name}.out", mixed.reshape(batch, length, width))

@@ -14,7 +14,7 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr int kMapThreads = 256;
-constexpr int kMostRows = 8;                  // of a round in a kernel of several segments
+constexpr int kMostRows = 8;                  // of a round in a kernel of several segments: vectors that a thread has
 constexpr std::int64_t kRoundRegisters = 40;  // for what it loads: half of the threads of a multiprocessor have room
 
 constexpr std::int64_t kMostKept = 48;  // registers of what a thread keeps for its rows
@@ -23,16 +23,8 @@ std::vector<const Store*> all_stores(const FlatNest& nest) {
   return stores_where(nest, [](const Store&) { return true; });
 }
 
-/// Outer axes along which what a thread keeps of a map is the same: those of rows.
-std::vector<int> row_axes(const FlatNest& nest, const Vectors& vectors, const std::vector<int>& outer, std::uint64_t kept) {
-  std::vector<int> rows;
-  for (int axis : outer)
-    if (!(kept >> axis & 1) && nest.extents[at(axis)] > 1 && axis != vectors.lane_axis) rows.push_back(axis);
-  return rows;
-}
-
-/// A map that reads as much again in each row as the row has itself, such as the parameters of a norm: a thread has several rows,
-/// and loads what they share once. Nothing where that is not so, or where there are too few rows.
+/// A map that reads twice as much beside each row as the row has itself, such as the parameters of a norm: a thread has several
+/// rows, and loads what they share once. Nothing where that is not so, or where there are too few rows.
 std::optional<EmittedKernel> emit_map_of_rows(FlatNest nest, const Vectors& vectors, const Schedule& schedule) {
   constexpr std::int64_t kFewestThreads = 1 << 18;  // four times what the largest devices run at once, of so many registers
   if (vectors.width == 1 || !vectors.early.empty()) return std::nullopt;
@@ -45,18 +37,17 @@ std::optional<EmittedKernel> emit_map_of_rows(FlatNest nest, const Vectors& vect
   for (int number : vectors.reads) streamed |= axes_of_read(number);
   for (int number : vectors.reads)
     if (axes_of_read(number) != streamed) kept |= axes_of_read(number);
-  const std::vector<int> rows = row_axes(nest, vectors, schedule.outer, kept);
+  std::vector<int> rows, others;  // outer axes along which what is kept is the same, and those along which it is not
+  for (int axis : schedule.outer) (kept >> axis & 1 ? others : rows).push_back(axis);
+  others.push_back(schedule.vector_axis);
   std::uint64_t row_bits = 0;
   for (int axis : rows) row_bits |= std::uint64_t{1} << axis;
   const RowReads reads = row_reads(nest, vectors, row_bits);
   const RowCost cost = row_cost(nest, vectors, reads);
   if (rows.empty() || reads.vectors.empty() || cost.kept_registers < 2 * cost.registers || cost.kept_registers > kMostKept)
     return std::nullopt;
-  DeviceKernel kernel(nest, needs_wide_indices(nest));
-  std::vector<int> others;
-  for (int axis : schedule.outer)
-    if (!contains(rows, axis)) others.push_back(axis);
-  others.push_back(schedule.vector_axis);
+  const bool wide = needs_wide_indices(nest);
+  DeviceKernel kernel(nest, wide);
   const std::int64_t row_count = kernel.points(rows), side = kernel.points(others);
   int round_rows = choose_round(cost, row_count, kRoundRegisters);
   while (round_rows > 1 && quotient_up(row_count, round_rows) * side < kFewestThreads) round_rows /= 2;
@@ -64,7 +55,6 @@ std::optional<EmittedKernel> emit_map_of_rows(FlatNest nest, const Vectors& vect
   const std::int64_t steps = quotient_up(row_count, round_rows), points = steps * side;
 
   KernelWriter& w = kernel.writer();
-  const bool wide = needs_wide_indices(nest);
   const std::string_view type = wide ? "unsigned long long" : "unsigned";
   kernel.set_launch(quotient_up(points, kMapThreads), kMapThreads);
   w.line(concat("const ", type, " t = (", type, ")blockIdx.x * ", kMapThreads, "u + threadIdx.x;"));

@@ -9,7 +9,6 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kMostInterleaved = 8;  // whose values are in registers until the last is known
-constexpr std::size_t kWordBytes = 16;
 
 /// Whether vectors of so many elements that begin at the index of the first lane are aligned to themselves.
 bool begins_vectors(const Index& index, int lane_axis, std::int64_t width) {
@@ -70,9 +69,10 @@ std::vector<std::vector<const Store*>> take_neighbours(const FlatNest& nest, std
 
 int interleaved_width(const FlatNest& nest, const Vectors& vectors, const std::vector<const Store*>& members) {
   const Store& first = *members[0];
-  const std::size_t size = size_of(nest.results[at(first.result)]), all = members.size() * at(vectors.width);
+  const auto size = static_cast<std::int64_t>(size_of(nest.results[at(first.result)])),
+             all = static_cast<std::int64_t>(members.size()) * vectors.width;
   int width = vectors.width;
-  while (size * at(2 * width) <= kWordBytes && all % at(2 * width) == 0 && begins_vectors(first.at, vectors.lane_axis, 2 * width))
+  while (size * 2 * width <= kWordBytes && all % (2 * width) == 0 && begins_vectors(first.at, vectors.lane_axis, 2 * width))
     width *= 2;
   return width;
 }

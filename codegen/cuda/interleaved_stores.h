@@ -16,7 +16,7 @@ namespace gcomp::codegen::cuda {
 std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, const Vectors& vectors,
                                                         std::vector<const Store*>& stores);
 
-/// The same of stores side by side where a thread has no vectors: those of one element each of one element each.
+/// The same of stores side by side where a thread has no vectors.
 std::vector<std::vector<const Store*>> take_neighbours(const FlatNest& nest, std::vector<const Store*>& stores);
 
 /// Elements of the widest vectors, of at most 16 bytes, that such a list may be stored in.

@@ -17,7 +17,6 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kWordBytes = 16;
 constexpr std::int64_t kManyVectors = 32;  // of an axis whose last one need not be whole
 
 bool same_guards(const std::vector<Side>& a, const std::vector<Side>& b) {

@@ -9,6 +9,8 @@
 
 namespace gcomp::codegen::cuda {
 
+inline constexpr std::int64_t kWordBytes = 16;  ///< that one access moves at most
+
 /// Where a read stands: on one side of a guard.
 struct Side {
   std::vector<ir::Condition> conditions;

@@ -11,43 +11,18 @@
 #include "passes/training/autocast.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/training.h"
-#include "tests/ops/samples.h"
 
 namespace gcomp::tests {
 
 using namespace gcomp::ir;
 
-namespace {
-
-constexpr DType kVariants[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8};
-
-/// The case in another dtype in place of f64; false where nothing changes.
-bool change_dtype(OpCase& c, DType dtype) {
-  if (dtype == DType::f64) return true;
-  bool changed = false;
-  for (TensorType& type : c.operands) {
-    if (type.dtype != DType::f64) continue;
-    type.dtype = dtype;
-    changed = true;
-  }
-  for (const auto& [name, value] : Attributes(c.attributes))
-    if (const DType* to = std::get_if<DType>(&value); to && *to == DType::f64) {
-      c.attributes.set(name, dtype);
-      changed = true;
-    }
-  if (!is_float(dtype)) {
-    // Whole numbers, and no negative ones where the type has none.
-    c.low = is_unsigned_integer(dtype) ? 0 : std::floor(c.low);
-    c.high = std::max(std::ceil(c.high), c.low + 2);
-  }
-  return changed;
-}
-
-void lower(Graph& graph) {
+void lower_to_kernels(Graph& graph) {
   expand(graph);
   passes::simplify(graph);
   passes::fuse(graph);
 }
+
+namespace {
 
 using Build = std::function<std::vector<Var>(Builder&)>;
 
@@ -56,7 +31,7 @@ LabelledGraph pattern(std::string label, const Build& build, int largest = 2) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   Builder b(made.graph);
   for (const Var& output : build(b)) made.graph.outputs().push_back(output.value);
-  lower(made.graph);
+  lower_to_kernels(made.graph);
   return made;
 }
 
@@ -73,7 +48,7 @@ LabelledGraph with_gradients(std::string label, const Build& build, int largest 
     if (is_float(input->type.dtype)) wanted.push_back(input);
   made.graph.outputs() = {y.value};
   for (Value* gradient : passes::differentiate(made.graph, loss.value, wanted)) made.graph.outputs().push_back(gradient);
-  lower(made.graph);
+  lower_to_kernels(made.graph);
   return made;
 }
 
@@ -475,30 +450,11 @@ void add_training_step(std::vector<LabelledGraph>& all, DType precision) {
   made.graph.outputs() = {logits.value};
   if (precision != DType::f32) passes::autocast(made.graph, {.low = precision});
   passes::make_training_step(made.graph, passes::parse_loss("cross_entropy"), {}, {"a.weight", "a.bias", "b.weight", "b.bias"});
-  lower(made.graph);
+  lower_to_kernels(made.graph);
   all.push_back(std::move(made));
 }
 
 }  // namespace
-
-std::vector<LabelledGraph> op_graphs() {
-  std::vector<LabelledGraph> all;
-  for (const OpCase& original : op_cases()) {
-    if (original.attributes.find("ranks")) continue;  // between processes
-    for (DType dtype : kVariants) {
-      OpCase c = original;
-      if (!change_dtype(c, dtype)) continue;
-      c.label += concat(".", name_of(dtype));
-      try {
-        LabelledGraph made{c.label, graph_of(c), c.low, c.high, -1};
-        if (c.op->kind == Kind::composite || c.op->kind == Kind::barrier) lower(made.graph);
-        all.push_back(std::move(made));
-      } catch (const UserError&) {  // the op does not take this dtype
-      }
-    }
-  }
-  return all;
-}
 
 std::vector<LabelledGraph> pattern_graphs() {
   std::vector<LabelledGraph> all;

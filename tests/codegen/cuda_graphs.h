@@ -22,4 +22,7 @@ std::vector<LabelledGraph> op_graphs();
 /// Rows, columns, scans, scatters, transposes, windows and updates of sizes that reach every path of the emitter.
 std::vector<LabelledGraph> pattern_graphs();
 
+/// Composites expanded, simplified, fused.
+void lower_to_kernels(ir::Graph& graph);
+
 }  // namespace gcomp::tests

@@ -98,7 +98,7 @@ TEST(AttentionCalls, ASumThatIsReadElsewhereStays) {
   EXPECT_GE(made.program.steps.size(), 3u);
 }
 
-// One launch for dq, dk and dv behind the sum over dy * y.
+// One launch for dq, dk and dv, which sums dy * y too.
 TEST(AttentionCalls, HaveOneKernelForTheGradientsOfFewKeys) {
   const auto launches = [](const AttentionNodes& n) { return calls_of(program_of(n).program)[1]->generated.size(); };
   EXPECT_EQ(launches({.queries = 1000, .keys = 256, .width = 64}), 1u);

@@ -1,5 +1,5 @@
 """Tests gcomp on this machine's GPU, without network and without building, and writes OUT/report.md and OUT/results.tar.gz (the
-report, a record and every log) anew after each shard.
+report, a record and every log) anew after a shard or a few.
 
 The work folder keeps binaries, compiled kernels and the record: the same command again goes on where the last one ended, be it by
 --minutes, by a signal or by a kill. On another machine --resume takes the archive of the last call.
