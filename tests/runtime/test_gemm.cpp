@@ -90,7 +90,8 @@ void check_sizes(const GemmFunctions& functions) {
                                     {14, 300, 30},
                                     {530, 1100, 40},
                                     {301, 40, 530},
-                                    {23, 97, 521}}) {
+                                    {23, 97, 521},
+                                    {40, 290, 1024}}) {  // rows that begin in one set of the first cache
         check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
         check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
       }
