@@ -26,6 +26,8 @@ constexpr std::size_t kLongestChain = 64;
 constexpr std::string_view kAgain = " (again)";
 /// What a copy reads stays until then where it is at most this share of what the copy frees: at the peak too, or behind it.
 constexpr std::int64_t kHeldAtPeak = 8, kHeldBehind = 4;
+/// An earlier copy that it reads takes its place earlier where that takes at most this share.
+constexpr std::int64_t kMovedBehind = 2;
 
 double count_of(std::int64_t n) { return static_cast<double>(n); }
 
@@ -188,6 +190,7 @@ class Timeline {
 struct Chain {
   std::vector<const Node*> nodes;
   std::vector<const Value*> held;  ///< roots that stay longer for it
+  std::vector<const Node*> moved;  ///< copies of before, and views, that take their place in front of these nodes
   std::int64_t freed = 0, held_at_peak = 0;
   double work = 0;
   int to = 0;
@@ -272,6 +275,10 @@ class Recomputer {
         continue;
       }
       if (!time.in_arena(root) || time.last_read(root) >= chain.to) continue;
+      if (const Node* later = later_copy(root, chain.to, time)) {
+        if (!move(time, *later, chain)) return false;
+        continue;
+      }
       const bool at_peak = time.last_read(root) <= peak;
       if (time.bytes(root) * (at_peak ? kHeldAtPeak : kHeldBehind) <= chain.freed) {
         if (at_peak) chain.held_at_peak += time.bytes(root);
@@ -292,9 +299,40 @@ class Recomputer {
     return stands ? copy->second : root;
   }
 
+  /// The copy that makes a value again behind a position; null for none.
+  const Node* later_copy(const Value* root, int at, const Timeline& time) const {
+    const auto copy = again_.find(root);
+    if (copy == again_.end() || !time.knows(copy->second)) return nullptr;
+    const Node* node = copy->second->producer;
+    return time.position(*node) >= at ? node : nullptr;
+  }
+
+  /// Takes a copy, and what it reads of copies and views, to the chain's place. False where that cannot be.
+  bool move(const Timeline& time, const Node& node, Chain& chain) const {
+    if (time.position(node) < chain.to || std::ranges::count(chain.moved, &node) > 0) return true;
+    const bool view = time.is_alias(node);
+    if (!view && copies_.count(&node) == 0) return false;
+    for (const Value* operand : node.operands) {
+      if (!operand) continue;
+      if (const Value* root = time.root(operand); !root->producer && !time.is_there(root, chain.to)) return false;
+      if (operand->producer && !move(time, *operand->producer, chain)) return false;
+    }
+    std::int64_t bytes = 0;
+    if (!view)
+      for (const Value* result : node.results) bytes += time.bytes(result);
+    if (bytes * kMovedBehind > chain.freed) return false;
+    chain.moved.push_back(&node);
+    return true;
+  }
+
   /// Whether a chain has to do with what others of this round have changed; if not, what it changes is added to that.
   bool touches(const Timeline& time, const Chain& chain, std::unordered_set<const Value*>& touched) const {
     std::vector<const Value*> values = chain.held;
+    for (const Node* node : chain.moved) {
+      values.insert(values.end(), node->results.begin(), node->results.end());
+      for (const Value* operand : node->operands)
+        if (operand) values.push_back(time.root(operand));
+    }
     for (const Node* node : chain.nodes) {
       values.insert(values.end(), node->results.begin(), node->results.end());
       for (const Value* operand : node->operands)
@@ -331,6 +369,12 @@ class Recomputer {
       }
       return made[value] = copy ? copy : value;
     };
+    for (const Node* node : chain.moved) {
+      here.push_back(node);
+      moved_.insert(node);
+    }
+    for (const auto& [value, copy] : again_)
+      if (std::ranges::count(chain.moved, copy->producer) > 0) made[value] = copy;
     for (const Node* node : chain.nodes) {
       std::vector<Value*> operands;
       for (Value* operand : node->operands) operands.push_back(instead(operand));
@@ -364,10 +408,11 @@ class Recomputer {
     for (const Node* node : order_) {
       if (const auto here = inserted_.find(node); here != inserted_.end())
         order.insert(order.end(), here->second.begin(), here->second.end());
-      order.push_back(node);
+      if (moved_.count(node) == 0) order.push_back(node);
     }
     order_ = std::move(order);
     inserted_.clear();
+    moved_.clear();
   }
 
   Graph& graph_;
@@ -377,6 +422,7 @@ class Recomputer {
   std::unordered_set<const Node*> copied_, copies_;
   std::unordered_map<const Value*, Value*> again_;                      ///< the copy of a value
   std::unordered_map<const Node*, std::vector<const Node*>> inserted_;  ///< in front of a node
+  std::unordered_set<const Node*> moved_;                               ///< to where they are inserted, from where they are
 };
 
 }  // namespace

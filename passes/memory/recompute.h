@@ -24,7 +24,7 @@ struct RecomputeOptions {
 ///
 /// A copy is the node itself over the same operands, so its results have the bits of the first: a step computes what it would
 /// without. No node is copied twice, and no copy is copied: nothing runs more than twice. Where a copy needs what is
-/// in memory no more, that is computed again before it. Not copied: updates, collectives, what updates read, and where the graph
+/// in memory no more, that is computed again before it; a copy of it that stands behind is moved there. Not copied: updates, collectives, what updates read, and where the graph
 /// has a loss, what that is not made of: gradients.
 ///
 /// At the node where most is in use, those that lie between two reads are weighed: bytes that would not be there for the work that
