@@ -62,8 +62,9 @@ struct LibrarySearch {
 
 class Communicator;  // gcomp/communicator.h
 
-/// Which of a library's ways to compute a product are timed: none, its favourites, all that it has.
-enum class Tuning : std::uint8_t { off, favourites, all };
+/// Which of a library's ways to compute a product are timed: none; those among its favourites whose results are the very bits of
+/// its first; all its favourites; all that it has.
+enum class Tuning : std::uint8_t { off, equal_bits, favourites, all };
 
 struct DeviceOptions {
   int threads = 0;       ///< of the CPU; 0 for one per processor that this process may use
@@ -97,10 +98,11 @@ struct DeviceOptions {
   LibrarySearch libraries;                ///< where NVIDIA's libraries may be, beside the loader's own places
   Optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
   MatmulPrecision precision = MatmulPrecision::strict;
-  /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
-  /// other last digits; what is remembered gives the same ones again.
-  Tuning tune = Tuning::off;
-  /// With `tune`: what was chosen where a training began, for one that goes on (RunDirectory::timed_choices; a .gcx brings its
+  /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. With equal_bits that changes
+  /// no result, and small products are not timed. With the others another algorithm may give other last digits; what is remembered
+  /// gives the same ones again.
+  Tuning tune = Tuning::equal_bits;
+  /// With `tune` of favourites or all: what was chosen where a training began, for one that goes on (RunDirectory::timed_choices; a .gcx brings its
   /// own). It comes before what is remembered, and is not taken where GPU, driver or library are others: fit() says so then. Throws
   /// UserError where it is no such text. "" for none.
   std::string timed_choices;

@@ -1,6 +1,7 @@
 #include "runtime/cuda/matmul_timing.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/base/integers.h"
 #include "runtime/cuda/kernel_set.h"
@@ -13,6 +14,15 @@ constexpr std::int64_t kAlignment = 256;
 /// As many times the second-level cache is written over before each run: what is replaced there is not what was used longest ago
 /// alone.
 constexpr std::int64_t kCachesWritten = 2;
+/// Results that are to differ, by expectation, before two algorithms count as one. Of sums in f32 whose order is another a share
+/// differs: about a quarter in f32, and in 16 bits, whose steps are 2^16 times as wide, about sqrt(k) * 2^-20 (sums of k products
+/// of numbers of 8 bits, most of which f32 adds exactly).
+constexpr double kTelling = 16;
+/// Each set of numbers is the last one moved by an alignment.
+constexpr int kMostRuns = 256;
+constexpr std::int64_t kSlack = kMostRuns * kAlignment;
+/// Of larger results one line in so many is compared: kernels compute tiles of 64 lines or more.
+constexpr std::int64_t kAllCompared = std::int64_t{64} << 20, kLinesApart = 32, kShortestLine = 4096;
 
 /// Bytes from a buffer's start to the end of a view of it.
 std::int64_t end_of(const MatmulCall& call, const MatrixView& view, std::int64_t rows, std::int64_t columns) {
@@ -64,7 +74,8 @@ Places places_of(const Program& program, const std::map<int, std::int64_t>& exte
   std::int64_t shift = 0, end = -1;  // of the ranges that are together
   for (const Range& range : ranges) {
     if (places.offsets.empty() || range.space_of != space || range.begin >= end) {
-      shift = round_up(places.bytes, kAlignment) - range.begin / kAlignment * kAlignment;
+      const std::int64_t behind = places.offsets.empty() ? 0 : places.bytes + kSlack;
+      shift = round_up(behind, kAlignment) - range.begin / kAlignment * kAlignment;
       space = range.space_of;
       end = range.end;
     }
@@ -72,21 +83,47 @@ Places places_of(const Program& program, const std::map<int, std::int64_t>& exte
     places.offsets[range.buffer] = range.begin + shift;
     places.bytes = std::max(places.bytes, end + shift);
   }
+  places.bytes += kSlack;
   return places;
+}
+
+/// Of results that differ where sums are in another order.
+double share_that_differs(DType dtype, std::int64_t depth) {
+  return size_of(dtype) == 2 ? std::sqrt(static_cast<double>(depth)) / (1 << 20) : 0.25;
+}
+
+std::int64_t elements_of(const MatmulCall& call) {
+  std::int64_t elements = call.m * call.n;
+  for (const std::int64_t extent : call.batch) elements *= extent;
+  return elements;
 }
 
 }  // namespace
 
+int runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue) {
+  const auto runs = [&](std::int64_t elements, DType dtype) {
+    return std::ceil(kTelling / (static_cast<double>(elements) * share_that_differs(dtype, call.k)));
+  };
+  double most = runs(elements_of(call), call.dtype);
+  if (epilogue && is_bias_gradient(epilogue->kind)) {
+    const TensorType& sums = program.buffers[static_cast<std::size_t>(*epilogue->bias)].type;
+    most = std::max(most, runs(sums.elements(), sums.dtype));
+  }
+  return most <= kMostRuns ? static_cast<int>(most) : 0;
+}
+
 std::unique_ptr<MatmulTiming> MatmulTiming::make(const Session& session, const Program& program, const MatmulCall& call,
                                                  std::int64_t workspace_bytes, TrialNumbers& numbers) {
-  const Places places = places_of(program, extents_of(program, call));
+  const std::map<int, std::int64_t> extents = extents_of(program, call);
+  const Places places = places_of(program, extents);
   const std::int64_t workspace = round_up(places.bytes, kAlignment), fault = round_up(workspace + workspace_bytes, kAlignment),
                      flushed = fault + kAlignment, all = flushed + kCachesWritten * session.context->gpu().cache_bytes;
   if (all > session.context->memory().free / 2) return nullptr;
   std::unique_ptr<MatmulTiming> timing(new MatmulTiming(session, call));
   timing->memory_ = DeviceMemory(session.context, all, "timing of a matrix product");
   const CUdeviceptr start = timing->memory_.address();
-  for (const auto& [buffer, offset] : places.offsets) timing->addresses_[buffer] = start + static_cast<CUdeviceptr>(offset);
+  for (const auto& [buffer, offset] : places.offsets)
+    timing->blocks_[buffer] = {start + static_cast<CUdeviceptr>(offset), extents.at(buffer)};
   timing->workspace_ = start + static_cast<CUdeviceptr>(workspace);
   timing->fault_ = start + static_cast<CUdeviceptr>(fault);
   timing->flushed_ = start + static_cast<CUdeviceptr>(flushed);
@@ -96,28 +133,94 @@ std::unique_ptr<MatmulTiming> MatmulTiming::make(const Session& session, const P
 
 /// What the product reads is filled last, lest another buffer's numbers of another type lie in it.
 void MatmulTiming::fill(const Program& program, TrialNumbers& numbers) const {
-  const auto fill = [&](int buffer) {
+  const auto fill = [&](int buffer, std::int64_t more) {
     const TensorType& type = program.buffers[static_cast<std::size_t>(buffer)].type;
-    numbers.fill(session_, addresses_.at(buffer), type.dtype, type.elements(), call_.origin);
+    const std::int64_t elements = type.elements() + more / static_cast<std::int64_t>(size_of(type.dtype));
+    numbers.fill(session_, blocks_.at(buffer).address, type.dtype, elements, call_.origin);
   };
-  for (const auto& [buffer, address] : addresses_)
-    if (buffer != call_.a.buffer && buffer != call_.b.buffer) fill(buffer);
-  fill(call_.a.buffer);
-  fill(call_.b.buffer);
+  for (const auto& [buffer, block] : blocks_)
+    if (buffer != call_.a.buffer && buffer != call_.b.buffer) fill(buffer, 0);
+  fill(call_.a.buffer, kSlack);
+  fill(call_.b.buffer, kSlack);
 }
 
 MatmulBuffers MatmulTiming::buffers(const CublasLtMatmul& matmul) const {
-  MatmulBuffers buffers{addresses_.at(call_.a.buffer), addresses_.at(call_.b.buffer), addresses_.at(call_.c.buffer)};
+  const auto address = [&](int buffer) { return blocks_.at(buffer).address; };
+  MatmulBuffers buffers{address(call_.a.buffer), address(call_.b.buffer), address(call_.c.buffer)};
   if (!matmul.has_epilogue()) return buffers;
   const LibraryEpilogue& epilogue = *call_.epilogue->library;
-  if (epilogue.bias) buffers.bias = addresses_.at(*epilogue.bias);
-  if (epilogue.aux) buffers.aux = addresses_.at(*epilogue.aux);
+  if (epilogue.bias) buffers.bias = address(*epilogue.bias);
+  if (epilogue.aux) buffers.aux = address(*epilogue.aux);
   return buffers;
+}
+
+/// The buffers that it writes.
+std::vector<int> MatmulTiming::results(const CublasLtMatmul& matmul) const {
+  std::vector<int> results{call_.c.buffer};
+  if (!matmul.has_epilogue()) return results;
+  const LibraryEpilogue& epilogue = *call_.epilogue->library;
+  if (is_bias_gradient(epilogue.kind)) results.push_back(*epilogue.bias);
+  if (epilogue.aux && epilogue.kind == EpilogueKind::gelu) results.push_back(*epilogue.aux);
+  return results;
+}
+
+bool MatmulTiming::lies_over_operand(int result) const {
+  std::vector<int> operands{call_.a.buffer, call_.b.buffer};
+  if (call_.epilogue && call_.epilogue->library)
+    for (const std::optional<int>& buffer : {call_.epilogue->library->bias, call_.epilogue->library->aux})
+      if (buffer && *buffer != result) operands.push_back(*buffer);
+  const Block& r = blocks_.at(result);
+  return std::ranges::any_of(operands, [&](int operand) {
+    const Block& o = blocks_.at(operand);
+    return r.address < o.address + static_cast<CUdeviceptr>(o.bytes) && o.address < r.address + static_cast<CUdeviceptr>(r.bytes);
+  });
+}
+
+/// What the algorithm in use makes of the numbers of a run; nothing where it fails.
+std::vector<std::byte> MatmulTiming::compute(const CublasLtMatmul& matmul, int run) const {
+  const Driver& driver = session_.driver();
+  const CUstream stream = session_.compute.get();
+  const std::vector<int> written = results(matmul);
+  for (const int buffer : written) {
+    const Block& block = blocks_.at(buffer);
+    GCOMP_CUDA(driver, call_.origin, cuMemsetD8Async, block.address, 0xff, static_cast<std::size_t>(block.bytes), stream);
+  }
+  MatmulBuffers moved = buffers(matmul);
+  moved.a += static_cast<CUdeviceptr>(run * kAlignment);
+  moved.b += static_cast<CUdeviceptr>(run * kAlignment);
+  if (matmul.try_queue(call_, moved, workspace_, stream) != CUBLAS_STATUS_SUCCESS) return {};
+  std::vector<std::byte> bytes;
+  for (const int buffer : written) {
+    const Block& block = blocks_.at(buffer);
+    const std::int64_t line = std::max(
+        std::max(call_.c.row_stride, call_.c.column_stride) * static_cast<std::int64_t>(size_of(call_.dtype)), kShortestLine);
+    const bool all = block.bytes <= kAllCompared;
+    const std::int64_t piece = all ? block.bytes : line, apart = all ? block.bytes : line * kLinesApart;
+    for (std::int64_t at = 0; at < block.bytes; at += apart) {
+      const std::int64_t count = std::min(piece, block.bytes - at);
+      bytes.resize(bytes.size() + static_cast<std::size_t>(count));
+      GCOMP_CUDA(driver, call_.origin, cuMemcpyDtoHAsync_v2, bytes.data() + bytes.size() - count,
+                 block.address + static_cast<CUdeviceptr>(at), static_cast<std::size_t>(count), stream);
+      GCOMP_CUDA(driver, call_.origin, cuStreamSynchronize, stream);
+    }
+  }
+  return bytes;
+}
+
+bool MatmulTiming::are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other, int runs) const {
+  if (std::ranges::any_of(results(matmul), [&](int result) { return lies_over_operand(result); })) return false;
+  for (int run = 0; run < runs; ++run) {
+    matmul.choose(one);
+    const std::vector<std::byte> wanted = compute(matmul, run);
+    matmul.choose(other);
+    if (wanted.empty() || compute(matmul, run) != wanted) return false;
+  }
+  return true;
 }
 
 void MatmulTiming::queue(const FollowingKernel& after) const {
   std::vector<CUdeviceptr> addresses;
-  for (const int buffer : after.launch->segments[0].buffers) addresses.push_back(addresses_.at(buffer));
+  for (const int buffer : after.launch->segments[0].buffers) addresses.push_back(blocks_.at(buffer).address);
   addresses.push_back(fault_);
   std::vector<void*> parameters;
   for (CUdeviceptr& address : addresses) parameters.push_back(&address);

@@ -1,6 +1,8 @@
-// How long a product takes cuBLASLt, as a step would find it: over random numbers, its operands not in the second-level cache.
+// How long a product takes cuBLASLt, as a step would find it: over random numbers, its operands not in the second-level cache. And
+// whether two of its algorithms give the same bits.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <vector>
@@ -19,6 +21,10 @@ struct FollowingKernel {
   const KernelLaunch* launch = nullptr;  ///< whose buffers are those of its one segment
 };
 
+/// On how many sets of random numbers two ways to compute the product have to agree before they are believed to add in one order:
+/// as many as let 16 results differ, by expectation, where they do not; 0 where that is too many.
+int runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue);
+
 class MatmulTiming {
  public:
   /// Memory of its own for all buffers of the call and of its epilogue, where some lie over others as in the program, and for
@@ -33,16 +39,28 @@ class MatmulTiming {
   /// The median of some runs of the product by the algorithm in use, with the kernel after it where there is one.
   Outcome time(const CublasLtMatmul& matmul, const FollowingKernel* after = nullptr) const;
 
+  /// Whether two algorithms give the same bits on each of `runs` sets of numbers, 1 or more. Of results of more than 64 MiB
+  /// one line in 32 is compared, which no tile of a kernel is without. False where either fails, or a result lies over what the
+  /// product reads. Uses one or the other afterwards.
+  bool are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other, int runs) const;
+
  private:
+  struct Block {
+    CUdeviceptr address = 0;
+    std::int64_t bytes = 0;
+  };
   MatmulTiming(const Session& session, const MatmulCall& call) : session_(session), call_(call) {}
   void fill(const Program& program, TrialNumbers& numbers) const;
   MatmulBuffers buffers(const CublasLtMatmul& matmul) const;
+  std::vector<int> results(const CublasLtMatmul& matmul) const;
+  bool lies_over_operand(int result) const;
+  std::vector<std::byte> compute(const CublasLtMatmul& matmul, int run) const;
   void queue(const FollowingKernel& after) const;
 
   const Session& session_;
   const MatmulCall& call_;
   DeviceMemory memory_;
-  std::map<int, CUdeviceptr> addresses_;  // of buffers
+  std::map<int, Block> blocks_;  // of buffers
   CUdeviceptr workspace_ = 0, fault_ = 0, flushed_ = 0;
 };
 

@@ -13,6 +13,18 @@ namespace {
 /// In place of an algorithm of the product with its epilogue: the plain one, and the kernel after it, is faster.
 constexpr char kPlain[] = "plain";
 
+/// Where bits stay as they are, fewer operations than this are not worth the time of timing them: a launch takes as long.
+constexpr double kLeastOperations = 1 << 27;
+/// And what is this much faster, or less, is as fast.
+constexpr float kAsFast = 0.99F;
+
+double operations_of(const MatmulCall& call) {
+  double operations = 2;
+  for (const std::int64_t extent : call.batch) operations *= static_cast<double>(extent);
+  for (const std::int64_t extent : {call.m, call.n, call.k}) operations *= static_cast<double>(extent);
+  return operations;
+}
+
 std::filesystem::path cache_directory(const DeviceOptions& options) {
   if (options.tune == Tuning::off || !options.use_cache) return {};
   return cache_directory_of(options);
@@ -78,18 +90,21 @@ class MatmulTuning::Trial {
 MatmulTuning::MatmulTuning(const Session& session, const DeviceOptions& options)
     : session_(session),
       options_(options),
-      wanted_(options.tune != Tuning::off && session.cublaslt),
+      times_(options.tune != Tuning::off && session.cublaslt),
+      equal_bits_(options.tune == Tuning::equal_bits),
       cache_(cache_directory(options)) {
-  if (!wanted_) return;
-  choices_.of = concat(describe(session.context->gpu()), ", driver of CUDA ", session.driver().version(), ", cuBLASLt ",
-                       session.cublaslt->version(), options.precision == MatmulPrecision::tf32 ? " with TF32" : "");
+  if (!times_) return;
+  std::string of = concat(describe(session.context->gpu()), ", driver of CUDA ", session.driver().version(), ", cuBLASLt ",
+                          session.cublaslt->version(), options.precision == MatmulPrecision::tf32 ? " with TF32" : "");
+  cache_key_ = concat("timed products of gcomp ", version(), "\n", of, "\n");
+  read_cache();
+  if (equal_bits_) return;
+  choices_.of = std::move(of);
   // Of another GPU or library they say nothing here; whoever keeps them compares them with what is chosen now.
   if (TimedChoices given = parse_timed_choices(options.timed_choices); given.of == choices_.of) choices_ = std::move(given);
-  read_cache();
 }
 
 void MatmulTuning::read_cache() {
-  cache_key_ = concat("timed products of gcomp ", version(), "\n", choices_.of, "\n");
   std::string damage;
   const auto bytes = cache_.find(cache_key_, damage);
   if (!damage.empty() && options_.log)
@@ -108,7 +123,7 @@ void MatmulTuning::follow(const TimedChoices& choices) {
   followed_ = true;
 }
 
-/// What the favourites come to is remembered beside what all algorithms come to.
+/// What each set of algorithms comes to is remembered beside that of the others.
 std::string MatmulTuning::key_of(const ProgramProduct& product, const LibraryEpilogue* epilogue) const {
   std::string text = concat(shape_key(product.call, epilogue), " at");
   const auto add = [&](int buffer) { text += concat(" ", position_of(product.program, buffer) % 256); };
@@ -116,7 +131,7 @@ std::string MatmulTuning::key_of(const ProgramProduct& product, const LibraryEpi
   if (epilogue)
     for (const std::optional<int>& buffer : {epilogue->bias, epilogue->aux})
       if (buffer) add(*buffer);
-  return concat(text, options_.tune == Tuning::all ? " of all" : "");
+  return concat(text, options_.tune == Tuning::all ? " of all" : equal_bits_ ? " of equal bits" : "");
 }
 
 const std::string* MatmulTuning::known(const std::string& key) const {
@@ -127,7 +142,14 @@ const std::string* MatmulTuning::known(const std::string& key) const {
 
 void MatmulTuning::keep(const std::string& key, const std::string& choice, Origin origin) {
   if (origin == Origin::timed) changed_ = true, cached_[key] = choice;
-  choices_.chosen[key] = choice;
+  if (!equal_bits_) choices_.chosen[key] = choice;
+}
+
+/// Whether a faster algorithm could be taken, and its time be noticed.
+bool MatmulTuning::is_worth_timing(const CublasLtMatmul& matmul, const ProgramProduct& product) const {
+  if (!equal_bits_) return true;
+  return operations_of(product.call) >= kLeastOperations &&
+         runs_to_tell_apart(product.program, product.call, epilogue_of(matmul, product.call)) > 0;
 }
 
 /// Makes the product use the algorithm that is known. False where none is, or the library does not offer it.
@@ -147,10 +169,10 @@ bool MatmulTuning::take_known(CublasLtMatmul& matmul, const ProgramProduct& prod
   return false;
 }
 
-/// Makes the product use its fastest algorithm and gives the milliseconds; none where all fail.
-std::optional<float> MatmulTuning::take_fastest(CublasLtMatmul& matmul, const MatmulTiming& timing, const MatmulCall& call) const {
-  const MatmulAlgorithm* best = nullptr;
-  float least = 0;
+/// How long each algorithm takes, in the library's order, without those that fail.
+std::vector<MatmulTuning::Timed> MatmulTuning::time_all(CublasLtMatmul& matmul, const MatmulTiming& timing,
+                                                        const MatmulCall& call) const {
+  std::vector<Timed> timed;
   const std::vector<MatmulAlgorithm>& candidates = matmul.candidates();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     matmul.choose(candidates[i]);
@@ -159,22 +181,40 @@ std::optional<float> MatmulTuning::take_fastest(CublasLtMatmul& matmul, const Ma
       options_.log(concat(call.origin, ": algorithm ", i + 1, " of ", candidates.size(),
                           " that cuBLASLt offers fails and is passed over: cublasLtMatmul gave status ",
                           static_cast<int>(outcome.status)));
-    if (outcome.status != CUBLAS_STATUS_SUCCESS || (best && outcome.milliseconds >= least)) continue;
-    best = &candidates[i];
-    least = outcome.milliseconds;
+    if (outcome.status == CUBLAS_STATUS_SUCCESS) timed.push_back({candidates[i], outcome.milliseconds});
   }
-  if (!best) return std::nullopt;
-  matmul.choose(*best);
-  return least;
+  return timed;
+}
+
+/// Makes the product use its fastest algorithm, or the fastest with the bits of the first, and gives the milliseconds; none where
+/// all fail. The trial has its memory.
+std::optional<float> MatmulTuning::take_fastest(CublasLtMatmul& matmul, Trial& trial) const {
+  const MatmulTiming& timing = *trial.timing();
+  std::vector<Timed> timed = time_all(matmul, timing, trial.call());
+  if (timed.empty()) return std::nullopt;
+  const Timed first = timed[0];
+  std::ranges::stable_sort(timed, {}, &Timed::milliseconds);
+  const Timed* best = &timed[0];
+  if (equal_bits_) {
+    const int runs = runs_to_tell_apart(trial.product().program, trial.call(), epilogue_of(matmul, trial.call()));
+    const auto fits = [&](const Timed& one) {
+      return one.milliseconds >= kAsFast * first.milliseconds || timing.are_alike(matmul, first.algorithm, one.algorithm, runs);
+    };
+    best = &*std::ranges::find_if(timed, fits);
+    if (best->milliseconds >= kAsFast * first.milliseconds) best = &first;
+  }
+  matmul.choose(best->algorithm);
+  return best->milliseconds;
 }
 
 /// Makes the product use the algorithm that is known, else the fastest, else, where memory is too short, the favourite: that is
 /// kept for the run alone. False where all fail.
 bool MatmulTuning::settle(CublasLtMatmul& matmul, Trial& trial) {
-  if (matmul.candidates().size() < 2 || take_known(matmul, trial.product())) return true;
+  if (matmul.candidates().size() < 2 || !is_worth_timing(matmul, trial.product()) || take_known(matmul, trial.product()))
+    return true;
   const std::string key = key_of(trial.product(), epilogue_of(matmul, trial.call()));
   const MatmulTiming* timing = trial.timing();
-  if (timing && !take_fastest(matmul, *timing, trial.call())) return false;
+  if (timing && !take_fastest(matmul, trial)) return false;
   keep(key, hexadecimal(matmul.chosen().algorithm), timing ? Origin::timed : Origin::known);
   return true;
 }
@@ -208,7 +248,7 @@ bool MatmulTuning::is_plain_faster(MatmulWays& ways, Trial& trial) {
     keep(key, hexadecimal(ways.fused->chosen().algorithm), Origin::known);
     return false;
   }
-  const std::optional<float> fused = take_fastest(*ways.fused, *timing, trial.call());
+  const std::optional<float> fused = take_fastest(*ways.fused, trial);
   const std::optional<float> plain = settle(*ways.plain, trial) ? time_with_kernel(*ways.plain, trial) : std::nullopt;
   const bool is_plain = !fused || (plain && *plain < *fused);
   if (fused || plain) keep(key, is_plain ? kPlain : hexadecimal(ways.fused->chosen().algorithm), Origin::timed);
@@ -216,7 +256,7 @@ bool MatmulTuning::is_plain_faster(MatmulWays& ways, Trial& trial) {
 }
 
 std::unique_ptr<CublasLtMatmul> MatmulTuning::choose(MatmulWays ways, const ProgramProduct& product) {
-  if (!wanted_) return std::move(ways.fused ? ways.fused : ways.plain);
+  if (!times_) return std::move(ways.fused ? ways.fused : ways.plain);
   Trial trial(session_, ways, product, numbers_);
   if (ways.fused && ways.plain) {
     if (!is_plain_faster(ways, trial)) return std::move(ways.fused);

@@ -1,5 +1,7 @@
-// Which of cuBLASLt's algorithms is the fastest for a product, and whether that is with its epilogue or with a kernel after it:
-// timed once on the GPU. What was chosen is remembered in the cache directory, and given out for a training to keep.
+// Which of cuBLASLt's algorithms is the fastest for a product, timed once on the GPU and remembered in the cache directory. Without
+// being asked, among those that give the bits of the library's favourite, so that nothing depends on what is chosen. On request
+// among all of them, and whether that is with its epilogue or with a kernel after it: such choices are given out for a training to
+// keep.
 #pragma once
 
 #include <map>
@@ -36,7 +38,9 @@ class MatmulTuning {
   MatmulTuning(const Session& session, const DeviceOptions& options);
 
   /// Whether choose() wants both ways where there are two.
-  bool compares() const { return wanted_; }
+  bool compares() const { return times_ && !equal_bits_; }
+  /// Whether anything is timed.
+  bool times() const { return times_; }
   /// The way, and the algorithm in use, that is known of the product's shape: from options.timed_choices or choices that are
   /// followed, else what is remembered in the cache, else what the timing comes to. An algorithm that fails when it is timed is
   /// passed over, which options.log is told. Where memory is too short for timing it is the library's favourite, fused where that
@@ -45,7 +49,7 @@ class MatmulTuning {
   /// Writes what is new into the cache.
   void save();
 
-  /// All choices, those of options.timed_choices that nobody has asked for among them.
+  /// All choices that bits depend on, those of options.timed_choices that nobody has asked for among them.
   const TimedChoices& choices() const { return choices_; }
   /// From now on those of another rank count.
   void follow(const TimedChoices& choices);
@@ -58,19 +62,25 @@ class MatmulTuning {
   std::string key_of(const ProgramProduct& product, const LibraryEpilogue* epilogue) const;
   const std::string* known(const std::string& key) const;
   void keep(const std::string& key, const std::string& choice, Origin origin);
+  bool is_worth_timing(const CublasLtMatmul& matmul, const ProgramProduct& product) const;
   bool take_known(CublasLtMatmul& matmul, const ProgramProduct& product);
-  std::optional<float> take_fastest(CublasLtMatmul& matmul, const MatmulTiming& timing, const MatmulCall& call) const;
+  struct Timed {
+    MatmulAlgorithm algorithm;
+    float milliseconds = 0;
+  };
+  std::vector<Timed> time_all(CublasLtMatmul& matmul, const MatmulTiming& timing, const MatmulCall& call) const;
+  std::optional<float> take_fastest(CublasLtMatmul& matmul, Trial& trial) const;
   bool settle(CublasLtMatmul& matmul, Trial& trial);
   std::optional<float> time_with_kernel(const CublasLtMatmul& plain, Trial& trial) const;
   bool is_plain_faster(MatmulWays& ways, Trial& trial);
 
   const Session& session_;
   DeviceOptions options_;
-  bool wanted_ = false, followed_ = false, changed_ = false;  // changed_: what the cache is to hold
+  bool times_ = false, equal_bits_ = false, followed_ = false, changed_ = false;  // changed_: what the cache is to hold
   DiskCache cache_;
   std::string cache_key_;
   std::map<std::string, std::string> cached_;  // of the cache: choices by product
-  TimedChoices choices_;                       // of the run
+  TimedChoices choices_;                       // of the run, that bits depend on
   TrialNumbers numbers_;
 };
 

@@ -46,7 +46,7 @@ const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecisi
 
 void time_products(const Session& session, const Program& program, std::span<const std::byte> kernel_binary,
                    const DeviceOptions& options, MatmulTuning& tuning) {
-  if (!tuning.compares()) return;
+  if (!tuning.times()) return;
   for (const Step& step : program.steps)
     if (const auto* call = std::get_if<MatmulCall>(&step)) plan_library(session, program, *call, kernel_binary, options, tuning);
   tuning.save();

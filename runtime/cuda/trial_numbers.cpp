@@ -5,7 +5,8 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr std::int64_t kLongest = 1 << 20;  // elements, after which the numbers come again
+/// Elements, after which the numbers come again: a prime number, so that no two lines of a matrix are alike.
+constexpr std::int64_t kLongest = (1 << 20) - 3;
 
 }  // namespace
 

@@ -157,7 +157,7 @@ TEST_F(BadOptions, ValuesWhereNoneIsTakenAndNoneWhereOneIs) {
   expect_refused(train({"--threads"}), ExitCode::usage, {"gcomp train: --threads needs a value: --threads N"});
   expect_refused(train({"--json=5"}), ExitCode::usage, {"gcomp train: --json takes no value"});
   expect_refused(train({"--tune=ful"}), ExitCode::usage,
-                 {"--tune=ful: wanted --tune alone, or with one of 'off', 'on' and 'full'; did you mean 'full'?"});
+                 {"--tune=ful: wanted --tune alone, or with one of 'equal', 'on', 'full' and 'off'; did you mean 'full'?"});
   expect_refused(run_gcomp({"cache", "lst"}), ExitCode::usage,
                  {"ACTION lst: wanted one of 'list' and 'clear'; did you mean 'list'?"});
 }

@@ -183,16 +183,20 @@ TEST_F(RunCommand, AModeIsAFlagOrAWord) {
     EXPECT_EQ(printed.exit_code, 0) << printed.errors;
     return json::parse(printed.output).at("tune").at("value");
   };
-  EXPECT_EQ(tuning({}), json(false));
+  EXPECT_EQ(tuning({}), json("equal"));
   EXPECT_EQ(tuning({"--tune"}), json(true));
   EXPECT_EQ(tuning({"--tune=on"}), json(true));
-  EXPECT_EQ(tuning({"--tune=off"}), json(false));
+  EXPECT_EQ(tuning({"--tune=off"}), json("off"));
   EXPECT_EQ(tuning({"--tune=full"}), json("full"));
   put(folder_ / "c.json", R"({"tune": "full"})");
   EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json("full"));
-  EXPECT_EQ(tuning({"--config", folder_ / "c.json", "--tune=off"}), json(false));
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json", "--tune=off"}), json("off"));
   put(folder_ / "c.json", R"({"tune": true})");
   EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json(true));
+  put(folder_ / "c.json", R"({"tune": "off"})");
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json("off"));
+  put(folder_ / "c.json", R"({"tune": false})");  // of a gcomp that knew no other default
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json("equal"));
 }
 
 TEST_F(RunCommand, APlanRunsNothing) {

@@ -118,6 +118,12 @@ std::optional<runtime::InstructionSet> asked_instruction_set(const std::string& 
   return runtime::parse_instruction_set(text);
 }
 
+Tuning tuning_of(const std::string& mode) {
+  if (mode == "full") return Tuning::all;
+  if (mode == "on") return Tuning::favourites;
+  return mode == "off" ? Tuning::off : Tuning::equal_bits;
+}
+
 /// "nvrtc=/opt/cuda/lib64" as where to look for NVRTC.
 void set_library(runtime::LibrarySearch& search, const std::string& text) {
   constexpr std::pair<std::string_view, runtime::LibraryKind> kNames[] = {{"driver", runtime::LibraryKind::driver},
@@ -380,10 +386,11 @@ void DeviceOptions::add(ArgumentParser& parser) {
                 "CUDA: cuDNN also for what a generated kernel is expected to compute faster, gradients of attention over few keys")
       .group(group);
   parser
-      .add_mode("--tune", tune, {"off", "on", "full"},
-                "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest, in the cache and in the "
-                "checkpoints of a run: its 8 favourites, or with --tune=full all (default --tune=off, which takes neither time nor "
-                "memory)")
+      .add_mode(
+          "--tune", tune, {"equal", "on", "full", "off"},
+          "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest, in the cache and in the "
+          "checkpoints of a run: its 8 favourites, or with --tune=full all. Without it (--tune=equal) it is the fastest of the "
+          "favourites whose results have the very bits of the first; --tune=off takes neither time nor memory")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
   parser
@@ -413,7 +420,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.use_cudnn = !no_cudnn;
   if (no_cudnn && prefer_cudnn) usage("--prefer-cudnn with --no-cudnn");
   options.prefer_cudnn = prefer_cudnn;
-  options.tune = tune == "full" ? Tuning::all : tune == "on" ? Tuning::favourites : Tuning::off;
+  options.tune = tuning_of(tune);
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
   for (const std::string& library : libraries) set_library(options.libraries, library);

@@ -77,7 +77,8 @@ std::vector<std::string> words_of(const ArgumentValue& option, const json& value
   };
   if (value.is_null()) return {};
   const std::string flag = option.positional ? "" : option.spellings.front();
-  if (option.kind == Kind::flag || (option.kind == Kind::mode && value.is_boolean())) {  // on and off are true and false
+  if (option.kind == Kind::flag ||
+      (option.kind == Kind::mode && value.is_boolean())) {  // a mode that is on is true, by default false
     if (!value.is_boolean()) wanted("true or false");
     return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   }
@@ -102,7 +103,7 @@ json value_of(const ArgumentValue& option) {
   if (option.kind == Kind::repeated) return option.given;
   if (option.kind == Kind::mode) {
     const std::string& mode = option.given.empty() ? option.fallback : option.given.back();
-    return mode == "off" || mode == "on" ? json(mode == "on") : json(mode);
+    return mode == "on" ? json(true) : json(mode);
   }
   if (!option.given.empty()) return typed(option, option.given.front());
   return option.fallback.empty() ? json() : typed(option, option.fallback);

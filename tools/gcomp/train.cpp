@@ -71,11 +71,11 @@ void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
   set_config(flags, "micro-batches", settled, has_ranks ? "ranks" : "the run directory");
 }
 
-/// A run that began with timed choices goes on with them where the command line does not say otherwise.
+/// A run that began with timed choices, or without timing, goes on so where the command line does not say otherwise.
 void settle_tuning(TrainFlags& flags, Communicator* communicator) {
   if (flags.tune_given) return;
   const nlohmann::json begun = begun_with(flags, "tune");
-  const std::string own = begun == true ? "on" : begun == "full" ? "full" : "";
+  const std::string own = begun == true ? "on" : begun == "full" || begun == "off" ? begun.get<std::string>() : "";
   const std::string settled = driver::Ranks(communicator).from_first(own);
   if (settled.empty()) return;
   flags.device.tune = settled;

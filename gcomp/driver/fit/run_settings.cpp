@@ -14,16 +14,19 @@ constexpr std::string_view kDecidesNothing[] = {
 
 bool is_default(const nlohmann::json& entry) { return entry.is_object() && entry.value("from", "") == "default"; }
 
-nlohmann::json value_of(const nlohmann::json& entry) {
+nlohmann::json value_of(const std::string& name, const nlohmann::json& entry) {
   nlohmann::json value = entry.is_object() && entry.contains("value") ? entry.at("value") : entry;
-  return value.is_array() && value.size() == 1 ? value.front() : value;
+  if (value.is_array() && value.size() == 1) value = value.front();
+  // What is timed then changes no bits.
+  if (name == "tune" && (value == "equal" || value == "off")) value = false;
+  return value;
 }
 
 /// Of any version's settings those of this one's form.
 nlohmann::json canonical(const nlohmann::json& settings) {
   nlohmann::json result = nlohmann::json::object();
   for (const auto& [name, entry] : settings.items())
-    if (std::ranges::count(kDecidesNothing, name) == 0) result[name] = value_of(entry);
+    if (std::ranges::count(kDecidesNothing, name) == 0) result[name] = value_of(name, entry);
   return result;
 }
 
