@@ -102,9 +102,9 @@ struct DeviceOptions {
   /// no result, and small products are not timed. With the others another algorithm may give other last digits; what is remembered
   /// gives the same ones again.
   Tuning tune = Tuning::equal_bits;
-  /// With `tune` of favourites or all: what was chosen where a training began, for one that goes on (RunDirectory::timed_choices; a .gcx brings its
-  /// own). It comes before what is remembered, and is not taken where GPU, driver or library are others: fit() says so then. Throws
-  /// UserError where it is no such text. "" for none.
+  /// With `tune` of favourites or all: what was chosen where a training began, for one that goes on (RunDirectory::timed_choices; a
+  /// .gcx brings its own). It comes before what is remembered, and is not taken where GPU, driver or library are others: fit() says
+  /// so then. Throws UserError where it is no such text. "" for none.
   std::string timed_choices;
   bool use_cublaslt = true;   ///< else the generated products
   bool use_cudnn = true;      ///< where it is found, for convolutions and attention; else the generated ones

@@ -24,8 +24,8 @@ struct RecomputeOptions {
 ///
 /// A copy is the node itself over the same operands, so its results have the bits of the first: a step computes what it would
 /// without. No node is copied twice, and no copy is copied: nothing runs more than twice. Where a copy needs what is
-/// in memory no more, that is computed again before it; a copy of it that stands behind is moved there. Not copied: updates, collectives, what updates read, and where the graph
-/// has a loss, what that is not made of: gradients.
+/// in memory no more, that is computed again before it; a copy of it that stands behind is moved there. Not copied: updates,
+/// collectives, what updates read, and where the graph has a loss, what that is not made of: gradients.
 ///
 /// At the node where most is in use, those that lie between two reads are weighed: bytes that would not be there for the work that
 /// a copy takes, counted as bytes that are moved and multiply-adds at the rates of a GPU. The best go first, several at once where
