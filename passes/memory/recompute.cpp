@@ -249,7 +249,7 @@ class Recomputer {
     for (int at = 0; at < peak; ++at) {
       const Node& node = *order_[static_cast<std::size_t>(at)];
       if (time.is_alias(node)) continue;
-      Chain chain{.nodes = {}, .held = {}, .to = std::numeric_limits<int>::max()};
+      Chain chain{.nodes = {}, .held = {}, .moved = {}, .to = std::numeric_limits<int>::max()};
       for (const Value* result : node.results) {
         if (!time.lies_idle_at(result, peak)) continue;
         chain.freed += time.bytes(result);

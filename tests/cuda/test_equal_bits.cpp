@@ -126,7 +126,7 @@ class CudaEqualBits : public testing::Test {
   const EmulatedSetting told_{"CUBLASLT_TIMES", "10"};  // before the driver, whose events then measure nothing else
   Session session_;
   DeviceOptions options_;
-  runtime::test::TemporaryDirectory folder_;
+  gcomp::test::TemporaryDirectory folder_;
 };
 
 TEST_F(CudaEqualBits, AFasterAlgorithmIsTaken) {
