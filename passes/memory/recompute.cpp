@@ -206,6 +206,7 @@ class Recomputer {
   bool run() {
     while (lower_peak()) continue;
     if (copied_.empty()) return false;
+    check_order();
     std::unordered_map<const Node*, std::unique_ptr<Node>> nodes;
     for (auto& node : graph_.take_nodes()) {
       const Node* key = node.get();
@@ -217,6 +218,17 @@ class Recomputer {
   }
 
  private:
+  /// Each node stands once, and behind what makes its operands.
+  void check_order() const {
+    std::unordered_set<const Node*> before;
+    for (const Node* node : order_) {
+      for (const Value* operand : node->operands)
+        check_internal(!operand || !operand->producer || before.count(operand->producer) > 0, "recompute: '", node->origin.str(),
+                       "' stands in front of what it reads");
+      check_internal(before.insert(node).second, "recompute: '", node->origin.str(), "' stands twice");
+    }
+  }
+
   /// Copies what lowers the peak, several nodes where they have nothing to do with each other. False where nothing does, or need.
   bool lower_peak() {
     const Timeline time(graph_, order_, options_.alignment);
@@ -330,8 +342,11 @@ class Recomputer {
     std::vector<const Value*> values = chain.held;
     for (const Node* node : chain.moved) {
       values.insert(values.end(), node->results.begin(), node->results.end());
-      for (const Value* operand : node->operands)
-        if (operand) values.push_back(time.root(operand));
+      for (const Value* operand : node->operands) {
+        if (!operand) continue;
+        if (!time.knows(operand)) return true;  // another of this round has changed what it reads
+        values.push_back(time.root(operand));
+      }
     }
     for (const Node* node : chain.nodes) {
       values.insert(values.end(), node->results.begin(), node->results.end());

@@ -314,11 +314,16 @@ cublasStatus_t CublasLtMatmul::try_queue(const MatmulCall& call, const MatmulBuf
       result_.get(), c, result_.get(), &chosen_.algorithm, reinterpret_cast<void*>(workspace), chosen_.workspace_bytes, stream);
 }
 
-void CublasLtMatmul::queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const {
-  const cublasStatus_t status = try_queue(call, buffers, workspace, stream);
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError(concat(call.origin, ": cublasLtMatmul of ", call.m, " x ", call.n, " x ", call.k, " gave status ",
-                             static_cast<int>(status)));
+bool CublasLtMatmul::pass_over(std::int64_t workspace_bytes) {
+  std::erase_if(candidates_, [&](const MatmulAlgorithm& candidate) {
+    return std::ranges::equal(candidate.algorithm.data, chosen_.algorithm.data);
+  });
+  const auto next = std::ranges::find_if(candidates_, [&](const MatmulAlgorithm& candidate) {
+    return static_cast<std::int64_t>(candidate.workspace_bytes) <= workspace_bytes;
+  });
+  if (next == candidates_.end()) return false;
+  chosen_ = *next;
+  return true;
 }
 
 }  // namespace gcomp::runtime::cuda

@@ -69,9 +69,9 @@ class CublasLtMatmul {
   const std::vector<MatmulAlgorithm>& candidates() const { return candidates_; }
   void choose(const MatmulAlgorithm& algorithm) { chosen_ = algorithm; }
   const MatmulAlgorithm& chosen() const { return chosen_; }
-  /// Throws DeviceError naming the call's origin where the library refuses.
-  void queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
-  /// The same, but gives what the library answers.
+  /// Drops the algorithm in use and takes the next of those that need at most so much workspace; false where there is none.
+  bool pass_over(std::int64_t workspace_bytes);
+  /// Gives what the library answers.
   cublasStatus_t try_queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
 
  private:

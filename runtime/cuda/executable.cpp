@@ -91,17 +91,18 @@ std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(std::span<const Por
 /// product that stores into a state is left out.
 void CudaExecutable::run_products_once() {
   const auto is_state = [&](int buffer) { return program().buffers[static_cast<std::size_t>(buffer)].space == Space::state; };
-  const auto run_once = [&](const MatmulCall& call, const CublasLtMatmul* library) {
+  const auto run_once = [&](std::size_t step, const MatmulCall& call) {
+    const CublasLtMatmul* library = products_.library(step);
     if (!library) return;
     const LibraryEpilogue* epilogue = library->has_epilogue() ? &*call.epilogue->library : nullptr;
     if (is_state(call.c.buffer) || (epilogue && epilogue->bias && is_state(*epilogue->bias) && is_bias_gradient(epilogue->kind)) ||
         (epilogue && epilogue->aux && is_state(*epilogue->aux)))
       return;
-    library->queue(call, library_buffers(call, *library, 0), memory_->workspace(), stream());
+    products_.queue(step, call, library_buffers(call, *library, 0), memory_->workspace(), stream());
   };
   for (std::size_t i = 0; i < program().steps.size(); ++i)
     visit_step(
-        program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(call, products_.library(i)); },
+        program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(i, call); },
         [&](const ConvolutionCall& call) {
           const CudnnConvolution* library = products_.convolution(i);
           if (library && !is_state(product_buffers(call).result)) queue_convolution(call, *library, 0);

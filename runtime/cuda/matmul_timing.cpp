@@ -14,10 +14,11 @@ constexpr std::int64_t kAlignment = 256;
 /// As many times the second-level cache is written over before each run: what is replaced there is not what was used longest ago
 /// alone.
 constexpr std::int64_t kCachesWritten = 2;
-/// Results that are to differ, by expectation, before two algorithms count as one. Of sums in f32 whose order is another a share
-/// differs: about a quarter in f32, and in 16 bits, whose steps are 2^16 times as wide, about sqrt(k) * 2^-20 (sums of k products
-/// of numbers of 8 bits, most of which f32 adds exactly).
-constexpr double kTelling = 16;
+/// Results that are to differ, by expectation, before two algorithms count as one: of a matrix more, as a kernel may cut k for the
+/// tiles of its last wave alone. Of sums in f32 whose order is another a share differs: about a quarter in f32, and in 16 bits,
+/// whose steps are 2^16 times as wide, about sqrt(k) * 2^-20 (sums of k products of numbers of 8 bits, most of which f32 adds
+/// exactly).
+constexpr double kTellingElements = 128, kTellingSums = 16;
 /// Each set of numbers is the last one moved by an alignment.
 constexpr int kMostRuns = 256;
 constexpr std::int64_t kSlack = kMostRuns * kAlignment;
@@ -100,16 +101,19 @@ std::int64_t elements_of(const MatmulCall& call) {
 
 }  // namespace
 
-int runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue) {
-  const auto runs = [&](std::int64_t elements, DType dtype) {
-    return std::ceil(kTelling / (static_cast<double>(elements) * share_that_differs(dtype, call.k)));
+std::optional<TellingRuns> runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue) {
+  const auto runs = [&](double wanted, std::int64_t elements, DType dtype) {
+    const double count = std::ceil(wanted / (static_cast<double>(elements) * share_that_differs(dtype, call.k)));
+    return static_cast<int>(std::min(count, kMostRuns + 1.0));
   };
-  double most = runs(elements_of(call), call.dtype);
+  const std::int64_t elements = elements_of(call);
+  const bool all = elements * static_cast<std::int64_t>(size_of(call.dtype)) <= kAllCompared;
+  TellingRuns telling{.of_matrix = runs(kTellingElements, all ? elements : elements / kLinesApart, call.dtype)};
   if (epilogue && is_bias_gradient(epilogue->kind)) {
     const TensorType& sums = program.buffers[static_cast<std::size_t>(*epilogue->bias)].type;
-    most = std::max(most, runs(sums.elements(), sums.dtype));
+    telling.of_sums = runs(kTellingSums, sums.elements(), sums.dtype);
   }
-  return most <= kMostRuns ? static_cast<int>(most) : 0;
+  return std::max(telling.of_matrix, telling.of_sums) <= kMostRuns ? std::optional(telling) : std::nullopt;
 }
 
 std::unique_ptr<MatmulTiming> MatmulTiming::make(const Session& session, const Program& program, const MatmulCall& call,
@@ -154,14 +158,17 @@ MatmulBuffers MatmulTiming::buffers(const CublasLtMatmul& matmul) const {
   return buffers;
 }
 
-/// The buffers that it writes.
-std::vector<int> MatmulTiming::results(const CublasLtMatmul& matmul) const {
-  std::vector<int> results{call_.c.buffer};
-  if (!matmul.has_epilogue()) return results;
-  const LibraryEpilogue& epilogue = *call_.epilogue->library;
-  if (is_bias_gradient(epilogue.kind)) results.push_back(*epilogue.bias);
-  if (epilogue.aux && epilogue.kind == EpilogueKind::gelu) results.push_back(*epilogue.aux);
-  return results;
+/// Of the buffers that it writes those of c's extents.
+std::vector<int> MatmulTiming::matrices(const CublasLtMatmul& matmul) const {
+  const LibraryEpilogue* epilogue = matmul.has_epilogue() ? &*call_.epilogue->library : nullptr;
+  if (epilogue && epilogue->aux && epilogue->kind == EpilogueKind::gelu) return {call_.c.buffer, *epilogue->aux};
+  return {call_.c.buffer};
+}
+
+/// And those of a bias gradient.
+std::vector<int> MatmulTiming::sums(const CublasLtMatmul& matmul) const {
+  const LibraryEpilogue* epilogue = matmul.has_epilogue() ? &*call_.epilogue->library : nullptr;
+  return epilogue && is_bias_gradient(epilogue->kind) ? std::vector{*epilogue->bias} : std::vector<int>{};
 }
 
 bool MatmulTiming::lies_over_operand(int result) const {
@@ -176,12 +183,11 @@ bool MatmulTiming::lies_over_operand(int result) const {
   });
 }
 
-/// What the algorithm in use makes of the numbers of a run; nothing where it fails.
-std::vector<std::byte> MatmulTiming::compute(const CublasLtMatmul& matmul, int run) const {
+/// Those results that the algorithm in use makes of the numbers of a run; nothing where it fails.
+std::vector<std::byte> MatmulTiming::compute(const CublasLtMatmul& matmul, int run, const std::vector<int>& results) const {
   const Driver& driver = session_.driver();
   const CUstream stream = session_.compute.get();
-  const std::vector<int> written = results(matmul);
-  for (const int buffer : written) {
+  for (const int buffer : results) {
     const Block& block = blocks_.at(buffer);
     GCOMP_CUDA(driver, call_.origin, cuMemsetD8Async, block.address, 0xff, static_cast<std::size_t>(block.bytes), stream);
   }
@@ -190,7 +196,7 @@ std::vector<std::byte> MatmulTiming::compute(const CublasLtMatmul& matmul, int r
   moved.b += static_cast<CUdeviceptr>(run * kAlignment);
   if (matmul.try_queue(call_, moved, workspace_, stream) != CUBLAS_STATUS_SUCCESS) return {};
   std::vector<std::byte> bytes;
-  for (const int buffer : written) {
+  for (const int buffer : results) {
     const Block& block = blocks_.at(buffer);
     const std::int64_t line = std::max(
         std::max(call_.c.row_stride, call_.c.column_stride) * static_cast<std::int64_t>(size_of(call_.dtype)), kShortestLine);
@@ -207,15 +213,19 @@ std::vector<std::byte> MatmulTiming::compute(const CublasLtMatmul& matmul, int r
   return bytes;
 }
 
-bool MatmulTiming::are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other, int runs) const {
-  if (std::ranges::any_of(results(matmul), [&](int result) { return lies_over_operand(result); })) return false;
-  for (int run = 0; run < runs; ++run) {
-    matmul.choose(one);
-    const std::vector<std::byte> wanted = compute(matmul, run);
-    matmul.choose(other);
-    if (wanted.empty() || compute(matmul, run) != wanted) return false;
-  }
-  return true;
+bool MatmulTiming::are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other,
+                             const TellingRuns& runs) const {
+  const auto alike = [&](const std::vector<int>& results, int count) {
+    if (std::ranges::any_of(results, [&](int result) { return lies_over_operand(result); })) return false;
+    for (int run = 0; run < count; ++run) {
+      matmul.choose(one);
+      const std::vector<std::byte> wanted = compute(matmul, run, results);
+      matmul.choose(other);
+      if (wanted.empty() || compute(matmul, run, results) != wanted) return false;
+    }
+    return true;
+  };
+  return alike(matrices(matmul), runs.of_matrix) && alike(sums(matmul), runs.of_sums);
 }
 
 void MatmulTiming::queue(const FollowingKernel& after) const {

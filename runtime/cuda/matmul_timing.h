@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/cuda/cublaslt.h"
@@ -21,9 +22,15 @@ struct FollowingKernel {
   const KernelLaunch* launch = nullptr;  ///< whose buffers are those of its one segment
 };
 
-/// On how many sets of random numbers two ways to compute the product have to agree before they are believed to add in one order:
-/// as many as let 16 results differ, by expectation, where they do not; 0 where that is too many.
-int runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue);
+/// Sets of random numbers: on so many the matrix, and the sums of a bias gradient where there are any, are compared.
+struct TellingRuns {
+  int of_matrix = 0, of_sums = 0;
+
+  bool operator==(const TellingRuns&) const = default;
+};
+/// On how many two ways to compute the product have to agree before they are believed to add in one order: as many as let 128
+/// elements of the matrix, and 16 of the sums, differ by expectation where they do not. None where that is too many.
+std::optional<TellingRuns> runs_to_tell_apart(const Program& program, const MatmulCall& call, const LibraryEpilogue* epilogue);
 
 class MatmulTiming {
  public:
@@ -39,10 +46,9 @@ class MatmulTiming {
   /// The median of some runs of the product by the algorithm in use, with the kernel after it where there is one.
   Outcome time(const CublasLtMatmul& matmul, const FollowingKernel* after = nullptr) const;
 
-  /// Whether two algorithms give the same bits on each of `runs` sets of numbers, 1 or more. Of results of more than 64 MiB
-  /// one line in 32 is compared, which no tile of a kernel is without. False where either fails, or a result lies over what the
-  /// product reads. Uses one or the other afterwards.
-  bool are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other, int runs) const;
+  /// Whether two algorithms give the same bits. Of results of more than 64 MiB one line in 32 is compared, which no tile of a
+  /// kernel is without. False where either fails, or a result lies over what the product reads. Uses one or the other afterwards.
+  bool are_alike(CublasLtMatmul& matmul, const MatmulAlgorithm& one, const MatmulAlgorithm& other, const TellingRuns& runs) const;
 
  private:
   struct Block {
@@ -52,9 +58,10 @@ class MatmulTiming {
   MatmulTiming(const Session& session, const MatmulCall& call) : session_(session), call_(call) {}
   void fill(const Program& program, TrialNumbers& numbers) const;
   MatmulBuffers buffers(const CublasLtMatmul& matmul) const;
-  std::vector<int> results(const CublasLtMatmul& matmul) const;
+  std::vector<int> matrices(const CublasLtMatmul& matmul) const;
+  std::vector<int> sums(const CublasLtMatmul& matmul) const;
   bool lies_over_operand(int result) const;
-  std::vector<std::byte> compute(const CublasLtMatmul& matmul, int run) const;
+  std::vector<std::byte> compute(const CublasLtMatmul& matmul, int run, const std::vector<int>& results) const;
   void queue(const FollowingKernel& after) const;
 
   const Session& session_;

@@ -149,7 +149,7 @@ void MatmulTuning::keep(const std::string& key, const std::string& choice, Origi
 bool MatmulTuning::is_worth_timing(const CublasLtMatmul& matmul, const ProgramProduct& product) const {
   if (!equal_bits_) return true;
   return operations_of(product.call) >= kLeastOperations &&
-         runs_to_tell_apart(product.program, product.call, epilogue_of(matmul, product.call)) > 0;
+         runs_to_tell_apart(product.program, product.call, epilogue_of(matmul, product.call)).has_value();
 }
 
 /// Makes the product use the algorithm that is known. False where none is, or the library does not offer it.
@@ -196,9 +196,11 @@ std::optional<float> MatmulTuning::take_fastest(CublasLtMatmul& matmul, Trial& t
   std::ranges::stable_sort(timed, {}, &Timed::milliseconds);
   const Timed* best = &timed[0];
   if (equal_bits_) {
-    const int runs = runs_to_tell_apart(trial.product().program, trial.call(), epilogue_of(matmul, trial.call()));
+    const std::optional<TellingRuns> runs =
+        runs_to_tell_apart(trial.product().program, trial.call(), epilogue_of(matmul, trial.call()));
     const auto fits = [&](const Timed& one) {
-      return one.milliseconds >= kAsFast * first.milliseconds || timing.are_alike(matmul, first.algorithm, one.algorithm, runs);
+      return one.milliseconds >= kAsFast * first.milliseconds ||
+             (runs && timing.are_alike(matmul, first.algorithm, one.algorithm, *runs));
     };
     best = &*std::ranges::find_if(timed, fits);
     if (best->milliseconds >= kAsFast * first.milliseconds) best = &first;

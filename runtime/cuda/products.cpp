@@ -76,7 +76,9 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, std::sp
       follows_library_(program.steps.size()),
       generated_(program.steps.size()),
       after_(program.steps.size()),
-      tf32_(options.precision == MatmulPrecision::tf32) {
+      tf32_(options.precision == MatmulPrecision::tf32),
+      passes_over_(!tuning.compares()),
+      log_(options.log) {
   CudnnChoices cudnn(session, program, options);
   attentions_ = cudnn.attentions();
   std::set<int> left;  // rows by a library
@@ -112,6 +114,21 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, std::sp
         [](const CollectiveCall&) {});
   tuning.save();
   cudnn.save();
+}
+
+void ProductPlan::queue(std::size_t step, const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace,
+                        CUstream stream) {
+  CublasLtMatmul& matmul = *library_[step];
+  const cublasStatus_t first = matmul.try_queue(call, buffers, workspace, stream);
+  for (cublasStatus_t status = first; status != CUBLAS_STATUS_SUCCESS;
+       status = matmul.try_queue(call, buffers, workspace, stream)) {
+    if (!passes_over_ || !matmul.pass_over(workspace_bytes_))
+      throw DeviceError(concat(call.origin, ": cublasLtMatmul of ", call.m, " x ", call.n, " x ", call.k, " gave status ",
+                               static_cast<int>(first)));
+    if (log_)
+      log_(concat(call.origin, ": an algorithm that cuBLASLt offers fails and is passed over: cublasLtMatmul gave status ",
+                  static_cast<int>(status)));
+  }
 }
 
 std::vector<GridKernel> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {

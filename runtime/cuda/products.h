@@ -41,6 +41,10 @@ class ProductPlan {
   GridKernel kernel(const KernelLaunch& launch) const { return kernel_of(launch, tf32_); }
   /// Bytes that the steps share, one after the other.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
+  /// Queues a step that library() computes. An algorithm that the library has offered and that fails is passed over for the next of
+  /// its favourites, here and from now on, which options.log is told; not where options.tune asked for choices that are kept.
+  /// Throws DeviceError naming the call's origin where none is left.
+  void queue(std::size_t step, const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream);
 
  private:
   std::vector<std::unique_ptr<CublasLtMatmul>> library_;               // of each step
@@ -50,7 +54,8 @@ class ProductPlan {
   std::vector<const GeneratedProduct*> generated_;                     // within the program
   std::vector<const KernelLaunch*> after_;                             // likewise
   std::int64_t workspace_bytes_ = 0;
-  bool tf32_ = false;
+  bool tf32_ = false, passes_over_ = false;
+  LogSink log_;
 };
 
 /// Settles the algorithms of a program's products, where they are timed, as ProductPlan does.

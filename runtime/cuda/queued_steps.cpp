@@ -19,7 +19,7 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
       program().steps[step], [&](const KernelLaunch& launch) { queue_launch(step, launch, slot); },
       [&](const MatmulCall& call) {
         if (const CublasLtMatmul* library = products_.library(step))
-          library->queue(call, library_buffers(call, *library, slot), memory_->workspace(), stream());
+          products_.queue(step, call, library_buffers(call, *library, slot), memory_->workspace(), stream());
         else queue_product(product_buffers(call), *products_.generated(step), call.origin, slot);
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },

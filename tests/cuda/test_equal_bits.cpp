@@ -114,13 +114,13 @@ class CudaEqualBits : public testing::Test {
   }
   int taken(const ProductSizes& sizes, DType dtype) { return taken(program_of(sizes, dtype)); }
 
-  bool are_alike(const ProductSizes& sizes, DType dtype, int runs) {
+  bool are_alike(const ProductSizes& sizes, DType dtype) {
     const Program program = program_of(sizes, dtype);
     const auto& call = std::get<MatmulCall>(program.steps[0]);
     TrialNumbers numbers;
     const auto matmul = plan(program);
     const auto timing = MatmulTiming::make(session_, program, call, 1 << 20, numbers);
-    return timing->are_alike(*matmul, matmul->candidates()[0], matmul->candidates()[1], runs);
+    return timing->are_alike(*matmul, matmul->candidates()[0], matmul->candidates()[1], {.of_matrix = 1});
   }
 
   const EmulatedSetting told_{"CUBLASLT_TIMES", "10"};  // before the driver, whose events then measure nothing else
@@ -175,12 +175,15 @@ TEST_F(CudaEqualBits, AsManyNumbersAsItTakes) {
     const auto& call = std::get<MatmulCall>(program.steps[0]);
     return runs_to_tell_apart(program, call, call.epilogue ? &*call.epilogue->library : nullptr);
   };
-  EXPECT_EQ(runs(program_of(kLarge, DType::f32)), 1);
-  EXPECT_EQ(runs(program_of(kLarge, DType::bf16)), 4);  // 16 / (2^18 * sqrt(256) / 2^20)
-  EXPECT_EQ(runs(program_of({16384, 3072, 768}, DType::bf16)), 1);
-  EXPECT_EQ(runs(program_of({768, 3072, 16384}, DType::bf16, EpilogueKind::bias_gradient_b)), 43);  // 16 / (3072 * 2^7 / 2^20)
-  EXPECT_EQ(runs(program_of({768, 3072, 16384}, DType::f32, EpilogueKind::bias_gradient_b)), 1);
-  EXPECT_EQ(runs(program_of({768, 64, 1024}, DType::bf16, EpilogueKind::bias_gradient_b)), 0) << "too many";
+  EXPECT_EQ(runs(program_of(kLarge, DType::f32)), (TellingRuns{1, 0}));
+  EXPECT_EQ(runs(program_of(kLarge, DType::bf16)), (TellingRuns{32, 0}));  // 128 / (2^18 * sqrt(256) / 2^20)
+  EXPECT_EQ(runs(program_of({16384, 768, 768}, DType::bf16)), (TellingRuns{1, 0}));
+  EXPECT_EQ(runs(program_of({16384, 3072, 768}, DType::bf16)), (TellingRuns{4, 0})) << "one line in 32";
+  const ProductSizes weights{768, 3072, 16384};
+  EXPECT_EQ(runs(program_of(weights, DType::bf16, EpilogueKind::bias_gradient_b)),
+            (TellingRuns{1, 43}));  // 16 / (3072 * 2^7 / 2^20)
+  EXPECT_EQ(runs(program_of(weights, DType::f32, EpilogueKind::bias_gradient_b)), (TellingRuns{1, 1}));
+  EXPECT_EQ(runs(program_of({768, 64, 1024}, DType::bf16, EpilogueKind::bias_gradient_b)), std::nullopt) << "too many";
 }
 
 /// Where the sums of a bias gradient are what differs: the emulated library always adds those in one order.
@@ -191,9 +194,9 @@ TEST_F(CudaEqualBits, OfABiasGradientToo) {
 
 /// Of results beyond 64 MiB some lines are compared.
 TEST_F(CudaEqualBits, OfLargeResultsLinesAreCompared) {
-  EXPECT_TRUE(are_alike({4160, 4096, 8}, DType::f32, 1));
+  EXPECT_TRUE(are_alike({4160, 4096, 8}, DType::f32));
   const EmulatedSetting orders("CUBLASLT_ORDERS", "1");
-  EXPECT_FALSE(are_alike({4160, 4096, 8}, DType::f32, 1));
+  EXPECT_FALSE(are_alike({4160, 4096, 8}, DType::f32));
 }
 
 TEST_F(CudaEqualBits, AResultOverAnOperandIsLeftAlone) {

@@ -112,7 +112,8 @@ class MatmulPlan : public testing::Test {
     const auto plan = CublasLtMatmul::plan(library_, call, {addresses[0], addresses[1], addresses[2]}, MatmulPrecision::strict);
     if (!plan) return false;
     const DeviceMemory workspace(context_, std::max<std::int64_t>(256, plan->workspace_bytes()), "workspace");
-    plan->queue(call, {addresses[0], addresses[1], addresses[2]}, workspace.address(), stream_.get());
+    EXPECT_EQ(plan->try_queue(call, {addresses[0], addresses[1], addresses[2]}, workspace.address(), stream_.get()),
+              CUBLAS_STATUS_SUCCESS);
     Tensor result = host[2];
     GCOMP_CUDA(driver(), "test", cuMemcpyDtoHAsync_v2, result.data(), addresses[2], result.bytes().size(), stream_.get());
     GCOMP_CUDA(driver(), "test", cuStreamSynchronize, stream_.get());

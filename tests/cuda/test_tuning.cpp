@@ -184,6 +184,24 @@ TEST_F(CudaTuning, WhatFailsIsPassedOver) {
   EXPECT_TRUE(leaks(all).empty());
 }
 
+/// Nothing was timed: it is within the capture that it fails.
+TEST_F(CudaTuning, WhatFailsInTheStepIsPassedOver) {
+  const auto failing = [&](const char* calls, const std::vector<std::string>& more) {
+    return folder_.train(model_, 2, {.emulated = {{"FAIL", calls}}}, more);
+  };
+  const CudaRun one = failing("cublasLtMatmul:1:14", {});
+  EXPECT_EQ(one.result.exit_code, 0) << one.result.errors;
+  EXPECT_TRUE(metrics() == metrics_);
+  EXPECT_NE(one.result.errors.find("an algorithm that cuBLASLt offers fails and is passed over: cublasLtMatmul gave status 14"),
+            std::string::npos)
+      << one.result.errors;
+  EXPECT_TRUE(leaks(one).empty());
+  const CudaRun all = failing("cublasLtMatmul:1:14,cublasLtMatmul:2:15", {});
+  EXPECT_EQ(all.result.exit_code, 6) << all.result.errors;
+  EXPECT_NE(all.result.errors.find(" gave status 14"), std::string::npos) << all.result.errors;
+  EXPECT_TRUE(leaks(all).empty());
+}
+
 /// The favourite stays, and a later run with more memory times anew.
 TEST_F(CudaTuning, WithoutMemoryNothingIsTimed) {
   Settings little = {{"CUBLASLT_TIMES", "20,10"}, {"CUBLASLT_ORDERS", "1"}, {"MEMORY", "3MiB"}};
