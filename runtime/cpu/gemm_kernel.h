@@ -30,6 +30,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   using Packing = GemmPacking<T, VectorBytes, Rows, Vectors>;
   using Packing::kLanes, Packing::kLine, Packing::kLot, Packing::kWidth;
   using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot, Packing::turn;
+  using typename Packing::Ahead;
   using typename Packing::Unaligned;
   using typename Packing::Vector;
   static constexpr int64_t kBlockK = kGemmDepth / Step::kElements;
@@ -97,23 +98,6 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   static void multiply(const Tile& tile) {
     multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add);
   }
-
-  /// Lines of memory that are packed next, and come to the second cache meanwhile: some with each tile.
-  struct Ahead {
-    const T* at = nullptr;
-    int64_t step = 0, length = 0, left = 0;  ///< `left` runs of `length` elements, `step` apart
-    int64_t lines_a_tile = 0, done = 0;      ///< elements of the first run
-
-    void fetch() {
-      for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) {
-        __builtin_prefetch(at + done, 0, 2);
-        if ((done += kLine) < length) continue;
-        done = 0;
-        at += step;
-        --left;
-      }
-    }
-  };
 
   /// What is packed next of both operands.
   struct Next {

@@ -175,6 +175,23 @@ struct GemmPacking {
     for (int i = 0; i < Rows; ++i)
       for (int64_t p = 0; p < columns; p += kLine) __builtin_prefetch(rows + i * row + p);
   }
+
+  /// Lines of memory that are packed next, and come to the second cache meanwhile: some with each tile.
+  struct Ahead {
+    const T* at = nullptr;
+    int64_t step = 0, length = 0, left = 0;  ///< `left` runs of `length` elements, `step` apart
+    int64_t lines_a_tile = 0, done = 0;      ///< elements of the first run
+
+    void fetch() {
+      for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) {
+        __builtin_prefetch(at + done, 0, 2);
+        if ((done += kLine) < length) continue;
+        done = 0;
+        at += step;
+        --left;
+      }
+    }
+  };
 };
 
 }  // namespace

@@ -7,6 +7,13 @@ namespace gcomp::tests {
 
 using namespace cuda;
 
+LibrarySearch emulated_libraries() {
+  LibrarySearch search;
+  search.usual_places = false;
+  for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+  return search;
+}
+
 void* open_emulated(const char* file) {
   const std::string path = std::string(GCOMP_EMULATED_LIBRARIES) + "/" + file;
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

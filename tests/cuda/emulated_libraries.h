@@ -8,11 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/device_options.h"
 #include "runtime/cuda/api.h"
 
 namespace gcomp::tests {
 
 namespace cuda = gcomp::runtime::cuda;
+
+/// The emulated libraries and no others.
+LibrarySearch emulated_libraries();
 
 /// Opens build/tests/cuda/lib/FILE. The test ends where that fails.
 void* open_emulated(const char* file);

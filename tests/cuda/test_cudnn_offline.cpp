@@ -9,6 +9,7 @@
 #include "runtime/cuda/session.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/convolution_case.h"
+#include "tests/cuda/emulated_libraries.h"
 
 namespace gcomp::tests {
 namespace {
@@ -31,9 +32,7 @@ class CudnnOffline : public testing::Test {
   void open(int compute) {
     library_.reset();
     setenv("GCOMP_OFFLINE_COMPUTE", std::to_string(compute).c_str(), 1);
-    LibrarySearch search;
-    search.usual_places = false;
-    for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+    LibrarySearch search = emulated_libraries();
     search.explicit_of(LibraryKind::driver) = driver_file_;
     search.explicit_of(LibraryKind::cudnn) = GCOMP_EMULATED_LIBRARIES "/offline/libcudnn.so.9";
     const auto driver = Driver::open(search);

@@ -11,6 +11,7 @@
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/matmul_tuning.h"
 #include "runtime/cuda/session.h"
+#include "tests/cuda/emulated_libraries.h"
 
 namespace gcomp::tests {
 namespace {
@@ -77,9 +78,7 @@ std::int64_t elements_of(const MatmulCall& call, const MatrixView& view, std::in
 class MatmulPlan : public testing::Test {
  protected:
   MatmulPlan() {
-    LibrarySearch search;
-    search.usual_places = false;
-    for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+    const LibrarySearch search = emulated_libraries();
     const auto driver = Driver::open(search);
     context_ = std::make_shared<Context>(driver, choose_gpu(*driver, 0));
     stream_ = make_stream(context_);

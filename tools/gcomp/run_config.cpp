@@ -77,8 +77,8 @@ std::vector<std::string> words_of(const ArgumentValue& option, const json& value
   };
   if (value.is_null()) return {};
   const std::string flag = option.positional ? "" : option.spellings.front();
-  if (option.kind == Kind::flag ||
-      (option.kind == Kind::mode && value.is_boolean())) {  // a mode that is on is true, by default false
+  // A mode that is on is true; false, which earlier versions wrote for off, is the default.
+  if (option.kind == Kind::flag || (option.kind == Kind::mode && value.is_boolean())) {
     if (!value.is_boolean()) wanted("true or false");
     return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   }
