@@ -88,11 +88,8 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_half_convolution(call, operands);
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
-  if (takes_blocked(call)) {
-    if (is_fastest_as_product(call)) return make_convolution_product(call, operands);
-    return make_blocked_convolution(call, operands);
-  }
-  return make_unfolded_convolution(call, operands);
+  if (!takes_blocked(call)) return make_unfolded_convolution(call, operands);
+  return is_matrix_product(call) ? make_convolution_product(call, operands) : make_blocked_convolution(call, operands);
 }
 
 }  // namespace gcomp::runtime::cpu

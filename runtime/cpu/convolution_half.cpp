@@ -265,7 +265,7 @@ class PairWeightGradient final : public LibraryCall {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_half_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {
-  if (call.dtype == DType::bf16 && is_fastest_as_product(call)) return make_convolution_product(call, operands);
+  if (call.dtype == DType::bf16 && is_matrix_product(call)) return make_convolution_product(call, operands);
   if (call.dtype == DType::bf16 && sums_pairs(call)) {
     if (call.kind == ConvolutionKind::weight_gradient) return std::make_unique<PairWeightGradient>(call, operands);
     return std::make_unique<PairConvolution>(call, operands);

@@ -4,23 +4,6 @@
 #include "runtime/cpu/matmul.h"
 
 namespace gcomp::runtime::cpu {
-namespace {
-
-// Channels that are computed, from which rows of a product are read as fast as the blocked kernel's positions.
-constexpr std::int64_t kFewestResults = 128;
-
-}  // namespace
-
-bool is_fastest_as_product(const ConvolutionCall& call) {
-  if (!is_matrix_product(call)) return false;
-  if (call.dtype == DType::bf16) return true;
-  switch (call.kind) {
-    case ConvolutionKind::forward: return call.output_channels >= kFewestResults;
-    case ConvolutionKind::input_gradient: return call.input_channels >= kFewestResults;
-    case ConvolutionKind::weight_gradient: break;
-  }
-  return true;
-}
 
 std::unique_ptr<LibraryCall> make_convolution_product(const ConvolutionCall& call, const ConvolutionOperands& operands) {
   const std::int64_t positions = call.batch * shape_of(call).positions(), inputs = call.input_channels,

@@ -6,10 +6,7 @@
 
 namespace gcomp::runtime::cpu {
 
-/// Whether a call is such a product, and one that is faster as a product than in the blocked kernels (runtime/README.md).
-bool is_fastest_as_product(const ConvolutionCall& call);
-
-/// The three kinds, for calls of which that is true.
+/// The three kinds, for calls of which is_matrix_product is true.
 std::unique_ptr<LibraryCall> make_convolution_product(const ConvolutionCall& call, const ConvolutionOperands& operands);
 
 }  // namespace gcomp::runtime::cpu

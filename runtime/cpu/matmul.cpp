@@ -20,7 +20,7 @@ constexpr std::int64_t kPackedBytes = 8 << 20;  // at once
 constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements = 1 << 17, kMostSliceRows = 2 * kGemmRows;
 
 // Columns of the operand that is packed beside rows that are read where they lie.
-constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19;
+constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19, kLargeProduct = 1 << 24;
 constexpr std::int64_t kMostTurned = 512;  // rows of C that are turned
 constexpr std::int64_t kTurnCost = 3;      // of an element of C, in what packing one of B takes
 constexpr std::int64_t kBandRows = 12;     // whole tiles of any instruction set
@@ -42,7 +42,7 @@ class BuiltinMatmul final : public LibraryCall {
     if (c_.column != 1 && c_.row == 1) transpose();
     // Rows of A that lie in the order of k are read where they are, beside a smaller B.
     const bool beside_b = matrices_ == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
-                          n_ * elements_deep() >= kPackedElements &&
+                          (n_ * elements_deep() >= kPackedElements || m_ * n_ * elements_deep() >= kLargeProduct) &&
                           gemm_packed_b_bytes(n_, elements_deep(), element_) <= kPackedBytes;
     packs_b_ = beside_b && a_.column == 1;
     divide_depth();
