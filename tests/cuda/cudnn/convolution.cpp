@@ -50,6 +50,21 @@ struct Place {
   }
 };
 
+/// The products of two places' elements to those of a third, by a line of different ones of these.
+void add_products(const Place* const (&places)[3], const std::int64_t (&channels)[2], const double* first, const double* second,
+                  double* sums) {
+  const auto [to, a, b] = places;
+  const bool by_outputs = to->per_input == 0;
+  const auto step = [&](const Place* place) { return by_outputs ? place->per_output : place->per_input; };
+  const std::int64_t step_to = step(to), step_a = step(a), step_b = step(b);
+  for (std::int64_t line = 0; line < channels[by_outputs]; ++line) {
+    const auto start = [&](const Place* place) { return by_outputs ? place->of(0, line) : place->of(line, 0); };
+    double* sum = sums + start(to);
+    const double *x = first + start(a), *y = second + start(b);
+    for (std::int64_t i = 0; i < channels[!by_outputs]; ++i) sum[i * step_to] += x[i * step_a] * y[i * step_b];
+  }
+}
+
 }  // namespace
 
 const Tensor& Convolution::result() const {
@@ -85,19 +100,19 @@ void Convolution::run(const void* x, const void* w, const void* y, Order order) 
   };
   const auto add = [&](const Place(&places)[3]) {
     const Place &to = places[target], &a = places[target == 0 ? 1 : 0], &b = places[target == 2 ? 1 : 2];
+    if (order == Order::fixed) return add_products({&to, &a, &b}, {outputs, inputs}, first.data(), second.data(), sums.data());
     for (std::int64_t i = 0; i < outputs; ++i)
       for (std::int64_t j = 0; j < inputs; ++j) {
         const std::int64_t o = turned(i, outputs), c = turned(j, inputs);
         double& sum = sums[to.of(o, c)];
-        sum += first[a.of(o, c)] * second[b.of(o, c)];
-        if (order != Order::fixed) sum = static_cast<double>(static_cast<float>(sum));
+        sum = static_cast<double>(static_cast<float>(sum + first[a.of(o, c)] * second[b.of(o, c)]));
       }
   };
   std::vector<std::int64_t> at(strides.size());
   for (std::int64_t image = 0; image < batch * groups(); ++image) {
     const std::int64_t turn = turned(image, batch * groups()), n = turn / groups(), group = turn % groups();
-    for (std::size_t p = 0; p < positions.size(); ++p)
-      for (std::size_t t = 0; t < taps.size(); ++t) {
+    for (std::size_t t = 0; t < taps.size(); ++t)
+      for (std::size_t p = 0; p < positions.size(); ++p) {
         const std::vector<std::int64_t>&position = in_turn(positions, p), &tap = in_turn(taps, t);
         bool inside = true;
         for (std::size_t d = 0; d < at.size(); ++d) {

@@ -18,7 +18,7 @@ void Accesses::begin_launch() {
   std::fill(std::begin(recent_), std::end(recent_), Recent{});
 }
 
-Accesses::Byte* Accesses::bytes_at(std::uintptr_t address) {
+inline Accesses::Page& Accesses::page_of(std::uintptr_t address) {
   const std::uintptr_t number = address / kPageBytes;
   Recent& recent = recent_[number % kRecent];
   if (!recent.page || recent.number != number) {
@@ -26,17 +26,17 @@ Accesses::Byte* Accesses::bytes_at(std::uintptr_t address) {
     if (!page) page = std::make_unique<Page>();
     recent = {number, page.get()};
   }
-  return recent.page->bytes + address % kPageBytes;
+  return *recent.page;
 }
 
 /// Whether nothing orders one thread's access before another's now.
-bool Accesses::conflicts(const Access& before, const Moment& now, bool shared) const {
+inline bool Accesses::conflicts(const Access& before, const Moment& now, bool shared) const {
   if (before.serial != serial_) return !shared && before.serial >= first_serial_;
   if (before.thread == now.thread || before.barriers != now.barriers) return false;
   return before.thread / kWarp != now.thread / kWarp || before.warp_barriers == now.warp_barriers;
 }
 
-bool Accesses::conflicts_with_reads(const Access& before, const Moment& now, bool shared) const {
+inline bool Accesses::conflicts_with_reads(const Access& before, const Moment& now, bool shared) const {
   if (!shared && before.serial >= first_serial_ && before.readers == Readers::blocks) return true;
   if (before.serial != serial_ || before.barriers != now.barriers) return conflicts(before, now, shared);
   if (before.readers == Readers::warps) return true;
@@ -45,7 +45,7 @@ bool Accesses::conflicts_with_reads(const Access& before, const Moment& now, boo
   return conflicts(before, now, shared);
 }
 
-void Accesses::note_read(Access& read, const Moment& now, bool shared) const {
+inline void Accesses::note_read(Access& read, const Moment& now, bool shared) const {
   Readers readers = Readers::one;
   if (!shared && read.serial >= first_serial_ && (read.serial != serial_ || read.readers == Readers::blocks)) {
     read.readers = Readers::blocks;  // the other one stays, whom any write from now on meets
@@ -70,19 +70,38 @@ std::string Accesses::race(const Access& before, const char* did, const Moment& 
                 did, ", and no barrier stands between");
 }
 
+/// The access before that nothing orders before this one; null where there is none, and this is the last.
+inline const Accesses::Access* Accesses::add(Last& last, const Moment& now, bool write, bool shared) const {
+  if (conflicts(last.write, now, shared)) return &last.write;
+  if (!write) {
+    note_read(last.read, now, shared);
+    return nullptr;
+  }
+  if (conflicts_with_reads(last.read, now, shared)) return &last.read;
+  last.write = {serial_, static_cast<std::uint16_t>(now.thread), now.barriers, now.warp_barriers, Readers::one};
+  return nullptr;
+}
+
 std::string Accesses::add(const Moment& now, const void* address, std::size_t bytes, bool write, std::span<const char> shared) {
   const char* const first = static_cast<const char*>(address);
   const bool is_shared = first >= shared.data() && first < shared.data() + shared.size();
-  for (std::size_t i = 0; i < bytes; ++i) {
-    Byte& byte = *bytes_at(reinterpret_cast<std::uintptr_t>(first + i));
-    const char* const does = write ? "writes" : "reads";
-    if (conflicts(byte.write, now, is_shared)) return race(byte.write, "wrote", now, does, first + i, shared);
-    if (!write) {
-      note_read(byte.read, now, is_shared);
-      continue;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(address), end = begin + bytes;
+  for (std::uintptr_t at = begin; at < end;) {
+    Page& page = page_of(at);
+    const std::uintptr_t page_end = std::min(end, (at / kPageBytes + 1) * kPageBytes);
+    while (at < page_end) {
+      Word& word = page.words[at % kPageBytes / kWordBytes];
+      const bool whole = at % kWordBytes == 0 && page_end - at >= kWordBytes;
+      if (!whole && !word.bytes) {
+        word.bytes = std::make_unique<Last[]>(kWordBytes);
+        std::fill_n(word.bytes.get(), kWordBytes, word.last);
+      }
+      const bool together = !word.bytes;
+      Last& last = together ? word.last : word.bytes[at % kWordBytes];
+      if (const Access* before = add(last, now, write, is_shared))
+        return race(*before, before == &last.write ? "wrote" : "read", now, write ? "writes" : "reads", first + (at - begin), shared);
+      at += together ? kWordBytes : 1;
     }
-    if (conflicts_with_reads(byte.read, now, is_shared)) return race(byte.read, "read", now, does, first + i, shared);
-    byte.write = {serial_, static_cast<std::uint16_t>(now.thread), now.barriers, now.warp_barriers, Readers::one};
   }
   return "";
 }

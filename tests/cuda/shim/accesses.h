@@ -40,15 +40,21 @@ class Accesses {
     std::uint16_t thread = 0, barriers = 0, warp_barriers = 0;
     Readers readers = Readers::one;
   };
-  struct Byte {
+  struct Last {
     Access write, read;
   };
-  static constexpr std::size_t kPageBytes = 4096, kMostPages = 1 << 14, kRecent = 256;
+  static constexpr std::size_t kPageBytes = 4096, kMostPages = 1 << 14, kRecent = 256, kWordBytes = 4;
+  /// Who touched all bytes of a word, or, once something touched some of them alone, each.
+  struct Word {
+    Last last;
+    std::unique_ptr<Last[]> bytes;
+  };
   struct Page {
-    Byte bytes[kPageBytes];
+    Word words[kPageBytes / kWordBytes];
   };
 
-  Byte* bytes_at(std::uintptr_t address);
+  Page& page_of(std::uintptr_t address);
+  const Access* add(Last& last, const Moment& now, bool write, bool shared) const;
   bool conflicts(const Access& before, const Moment& now, bool shared) const;
   bool conflicts_with_reads(const Access& before, const Moment& now, bool shared) const;
   void note_read(Access& read, const Moment& now, bool shared) const;

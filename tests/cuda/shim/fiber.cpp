@@ -41,7 +41,6 @@ gcomp_shim_switch:
 namespace gcomp::cuda_shim {
 namespace {
 
-constexpr std::size_t kStackBytes = 128 * 1024;
 /// Stacks that begin at the same place of a page compete for the same few lines of the cache, and a block has hundreds of them:
 /// each begins this much below the one before, in turns.
 constexpr std::size_t kShift = 13 * 64, kShifts = 32;
@@ -111,8 +110,6 @@ void Fiber::resume(FiberContext& scheduler) {
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
 }
-
-bool Fiber::holds(const void* address) const { return address >= stack_ && address < stack_ + kStackBytes; }
 
 /// Says to AddressSanitizer where it goes on; a null `fake_stack` frees the one that is left.
 FiberContext& Fiber::prepare(FiberContext& scheduler, Fiber* next, [[maybe_unused]] void** fake_stack) {

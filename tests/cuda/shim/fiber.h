@@ -40,9 +40,11 @@ class Fiber {
   /// The last thing that a body does: the same, for good.
   void leave(FiberContext& scheduler, Fiber* next);
 
-  bool holds(const void* address) const;
+  bool holds(const void* address) const { return address >= stack_ && address < stack_ + kStackBytes; }
 
  private:
+  static constexpr std::size_t kStackBytes = 128 * 1024;
+
   FiberContext& prepare(FiberContext& scheduler, Fiber* next, void** fake_stack);
 
   char* stack_ = nullptr;
