@@ -347,13 +347,32 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     for (int64_t i = 0; i < range.m; i += Rows) {
       const int64_t rows = least(range.m - i, Rows);
       const Lying lying = lying_rows(a + i * block.a.row, block.a.row, rows, range.k, copy);
+      Ahead next = rows_behind(block, range, i + rows, panels);
       Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, sums + i * kWidth, kWidth, range.k0 > 0};
       for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += kTurnedRows * kWidth) {
         ahead.fetch();
+        next.fetch();
         if (rows == Rows) multiply_lying(tile);
         else multiply_tile(rows, Vectors, tile);
       }
     }
+  }
+
+  /// A tile's rows of A from row i of a range on, or those under its first k behind the last row, to come with so many panels.
+  static Ahead rows_behind(const GemmBlock& block, Range range, int64_t i, int64_t panels) {
+    if (i >= range.m) {
+      i = 0;
+      range.k0 += range.k;
+      range.k = least(block.k - range.k0, kBlockK);
+      if (range.k <= 0) return {};
+    }
+    const int64_t rows = least(range.m - i, Rows), lines = (range.k + kLine - 1) / kLine * rows;
+    return {static_cast<const T*>(block.a.data) + (range.m0 + i) * block.a.row + range.k0,
+            block.a.row,
+            range.k,
+            rows,
+            (lines + panels - 1) / panels,
+            0};
   }
 
   /// B is packed, and A, whose columns are contiguous, block by block.
