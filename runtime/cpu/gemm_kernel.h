@@ -240,8 +240,8 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
 
   /// A tile of A where its rows lie by a panel of B.
   static void multiply_lying(const Tile& tile) {
-    // As many as there are registers for: GCC keeps the others in vector registers, and fetches them at every step (a tile of twelve
-    // rows took 1.05 times as long). Fewer than those are slower, too (six rows by two pointers 1.08 times).
+    // As many as there are registers for: GCC keeps the others in vector registers, and fetches them at every step (a tile of
+    // twelve rows took 1.05 times as long). Fewer than those are slower, too (six rows by two pointers 1.08 times).
     constexpr int kPointers = Rows > 8 && Rows % 3 == 0 ? Rows / 3 : Rows;
     Vector sum[Rows][Vectors];
     begin<Rows, Vectors>(sum, tile.c, tile.c_row);
