@@ -222,7 +222,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
              packed_lot(block, n0, k0, k));
   }
 
-  /// A step along k, of which rows[i / shared] + i % shared * stride is row i of A.
+  /// A step along k; row i of A is at rows[i / kShared] + i % kShared * stride.
   template <int Pointers>
   static inline __attribute__((always_inline)) void add_step(Vector (&sum)[Rows][Vectors], const T* const (&rows)[Pointers],
                                                              int64_t stride, int64_t p, const T* b) {

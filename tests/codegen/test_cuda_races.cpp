@@ -15,6 +15,23 @@ namespace {
 constexpr char kRacingKernels[] = R"(
 extern "C" __global__ void apart(int* p0) { p0[threadIdx.x] += 1; }
 extern "C" __global__ void halves(int* p0) { ((short*)p0)[threadIdx.x] = ((signed char*)p0)[128 + threadIdx.x]; }
+// Threads have a half of a word each, and read whole ones, as vectors of halves are.
+extern "C" __global__ void words_of_halves(int* p0) {
+  __shared__ int shared[32];
+  ((short*)shared)[threadIdx.x] = 1;
+  __syncthreads();
+  p0[threadIdx.x] = shared[31 - threadIdx.x / 2];
+}
+extern "C" __global__ void words_of_halves_too_early(int* p0) {
+  __shared__ int shared[32];
+  ((short*)shared)[threadIdx.x] = 1;
+  if (threadIdx.x % 2 == 1) p0[threadIdx.x] = shared[threadIdx.x / 2];
+}
+extern "C" __global__ void halves_of_words_too_early(int* p0) {
+  __shared__ int shared[64];
+  shared[threadIdx.x] = 1;
+  p0[threadIdx.x] = ((short*)shared)[2 * (63 - threadIdx.x) + 1];
+}
 extern "C" __global__ void same_place(int* p0) { p0[0] = 1; }
 extern "C" __global__ void barrier(int* p0) {
   __shared__ int shared[64];
@@ -139,14 +156,15 @@ class CudaRaces : public testing::Test {
 };
 
 TEST_F(CudaRaces, NoneWhereABarrierStandsBetween) {
-  for (const char* kernel : {"apart", "halves", "barrier", "two_halves", "warp_barrier", "read_by_one_warp", "copied"})
+  for (const char* kernel :
+       {"apart", "halves", "words_of_halves", "barrier", "two_halves", "warp_barrier", "read_by_one_warp", "copied"})
     EXPECT_EQ(found(kernel), "") << kernel;
   EXPECT_EQ(found("own_part", 2, 32), "");
 }
 
 TEST_F(CudaRaces, FoundWhereNoneDoes) {
-  for (const char* kernel : {"same_place", "no_barrier", "written_again", "other_warp", "shuffled", "read_by_lanes",
-                             "dynamic_memory", "copied_too_late"})
+  for (const char* kernel : {"words_of_halves_too_early", "halves_of_words_too_early", "same_place", "no_barrier", "written_again",
+                             "other_warp", "shuffled", "read_by_lanes", "dynamic_memory", "copied_too_late"})
     EXPECT_NE(found(kernel).find("a race: thread"), std::string::npos) << kernel;
   for (const char* kernel : {"other_blocks_part", "read_and_then_written"})
     EXPECT_NE(found(kernel, 2, 32).find("another block's thread"), std::string::npos) << kernel;
