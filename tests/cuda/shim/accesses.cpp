@@ -99,7 +99,8 @@ std::string Accesses::add(const Moment& now, const void* address, std::size_t by
       const bool together = !word.bytes;
       Last& last = together ? word.last : word.bytes[at % kWordBytes];
       if (const Access* before = add(last, now, write, is_shared))
-        return race(*before, before == &last.write ? "wrote" : "read", now, write ? "writes" : "reads", first + (at - begin), shared);
+        return race(*before, before == &last.write ? "wrote" : "read", now, write ? "writes" : "reads", first + (at - begin),
+                    shared);
       at += together ? kWordBytes : 1;
     }
   }
