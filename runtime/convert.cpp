@@ -60,27 +60,31 @@ void check_integers(const Tensor& tensor, DType wanted, std::string_view where, 
   });
 }
 
-/// The value that a float becomes as `wanted`.
-double rounded(double value, DType wanted) {
-  std::byte stored[sizeof(double)];
-  store_from_double(wanted, stored, 0, value);
-  return load_as_double(wanted, stored, 0);
+/// The least magnitude that becomes infinite: halfway from the largest number to the next power of two.
+double overflow_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 0x1.ffep15;
+    case DType::bf16: return 0x1.ffp127;
+    default: return 0x1.ffffffp127;
+  }
 }
 
-/// Each row of f64 data for an f32 model goes through it.
-bool fit_f32(std::span<const double> values) {
+/// Each row of data goes through it whose numbers the model holds more coarsely.
+template <class Number>
+bool all_stay_finite(std::span<const Number> values, double overflow) {
   bool fit = true;
-  for (const double value : values) fit &= std::isfinite(static_cast<float>(value)) || !std::isfinite(value);
+  for (const double value : values) fit &= !(std::fabs(value) >= overflow) || std::isinf(value);
   return fit;
 }
 
 void check_floats(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row) {
   if (wanted == DType::f64 || (wanted == DType::f32 && tensor.dtype() != DType::f64)) return;  // wider holds everything
-  if (wanted == DType::f32 && fit_f32(tensor.as<double>())) return;
+  if (tensor.dtype() == DType::f64 && all_stay_finite(tensor.as<double>(), overflow_of(wanted))) return;
+  if (tensor.dtype() == DType::f32 && all_stay_finite(tensor.as<float>(), overflow_of(wanted))) return;
   const std::int64_t elements = tensor.elements();
   for (std::int64_t i = 0; i < elements; ++i) {
     const double value = tensor.at(i);
-    if (std::isfinite(value) && !std::isfinite(rounded(value, wanted)))
+    if (std::isfinite(value) && !std::isfinite(round_to(wanted, value)))
       throw UserError(concat(where, row_of(tensor, static_cast<std::size_t>(i), first_row), ": the value ", value, " does not fit ",
                              name_of(wanted)));
   }
@@ -115,14 +119,8 @@ void convert_elements(DType from, std::span<const std::byte> source, DType to, s
     with_integer_type(from, [&](auto stored) {
       with_integer_type(to, [&](auto wanted) { convert_numbers<decltype(stored), decltype(wanted)>(source, destination); });
     });
-  } else if (from == DType::f64 && to == DType::f32) {
-    convert_numbers<double, float>(source, destination);
-  } else if (from == DType::f32 && to == DType::f64) {
-    convert_numbers<float, double>(source, destination);
   } else {
-    const auto elements = static_cast<std::int64_t>(source.size() / size_of(from));
-    for (std::int64_t i = 0; i < elements; ++i)
-      store_from_double(to, destination.data(), i, load_as_double(from, source.data(), i));
+    convert_floats(from, source.data(), to, destination.data(), static_cast<std::int64_t>(source.size() / size_of(from)));
   }
 }
 

@@ -1,9 +1,12 @@
 #include "ir/base/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "ir/base/error.h"
 
 namespace gcomp {
 namespace {
@@ -30,27 +33,64 @@ T saturate(double value) {
   return static_cast<T>(value);
 }
 
-/// Rounds a finite or infinite double to a binary float of `mantissa` stored bits and the given exponent range, as bits.
-std::uint16_t round_to_half(double value, int mantissa, int min_exponent, int max_exponent) {
-  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
-  const int exponent_bits = 15 - mantissa;
-  const auto infinity = static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << mantissa);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | (1 << (mantissa - 1)));
-  const double magnitude = std::fabs(value);
-  if (std::isinf(magnitude)) return static_cast<std::uint16_t>(sign | infinity);
-  if (magnitude == 0) return sign;
-  int exponent = std::max(std::ilogb(magnitude), min_exponent);
-  double scaled = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));  // default mode: nearest even
-  auto bits = static_cast<int>(scaled);
-  if (bits == 0) return sign;
-  if (bits >= (1 << (mantissa + 1))) {
-    bits >>= 1;
-    ++exponent;
+/// The bits of a double as a binary float of 16 bits, of `mantissa` stored ones, whose least exponent of a normal number is given.
+inline std::uint16_t round_to_half(double value, int mantissa, int least_exponent) {
+  constexpr int kStored = 52, kBias = 1023;  // of a double
+  constexpr std::uint64_t kInfinity = 0x7ffULL << kStored;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000),
+             infinity = static_cast<std::uint16_t>(0x7fff >> mantissa << mantissa);
+  const std::uint64_t magnitude = bits & ~(1ULL << 63);
+  if (magnitude > kInfinity) return static_cast<std::uint16_t>(sign | infinity | 1 << (mantissa - 1));
+  if (magnitude < static_cast<std::uint64_t>(kBias + least_exponent) << kStored) {
+    // A whole number of the smallest subnormal ones: adding 2^52 rounds to nearest even, and leaves it in the last bits.
+    const double ulp = std::bit_cast<double>(static_cast<std::uint64_t>(kBias + mantissa - least_exponent) << kStored);
+    return static_cast<std::uint16_t>(sign | std::bit_cast<std::uint64_t>(std::fabs(value) * ulp + 0x1p52));
   }
-  if (exponent > max_exponent) return static_cast<std::uint16_t>(sign | infinity);
-  if (bits < (1 << mantissa)) return static_cast<std::uint16_t>(sign | bits);  // subnormal
-  const int biased = exponent - min_exponent + 1;
-  return static_cast<std::uint16_t>(sign | (biased << mantissa) | (bits - (1 << mantissa)));
+  const int dropped = kStored - mantissa;
+  const std::uint64_t rounded = (magnitude + (1ULL << (dropped - 1)) - 1 + (magnitude >> dropped & 1)) >> dropped;
+  const std::uint64_t rebased = rounded - (static_cast<std::uint64_t>(kBias + least_exponent - 1) << mantissa);
+  return static_cast<std::uint16_t>(sign | std::min<std::uint64_t>(rebased, infinity));
+}
+
+// How a float is stored, and its value as a double.
+struct Double {
+  using Bits = double;
+  static double read(Bits bits) { return bits; }
+  static Bits write(double value) { return value; }
+};
+struct Single {
+  using Bits = float;
+  static double read(Bits bits) { return bits; }
+  static Bits write(double value) { return static_cast<float>(value); }
+};
+struct Half {
+  using Bits = std::uint16_t;
+  static float read(Bits bits) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const std::uint32_t special = 0x7f800000 | (mantissa ? 0x400000 : 0);
+    const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24f);
+    const std::uint32_t normal = (exponent + 112) << 23 | mantissa << 13;
+    return std::bit_cast<float>(sign | (exponent == 31 ? special : exponent == 0 ? subnormal : normal));
+  }
+  static Bits write(double value) { return round_to_half(value, 10, -14); }
+};
+struct Brain {
+  using Bits = std::uint16_t;
+  static float read(Bits bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  static Bits write(double value) { return round_to_half(value, 7, -126); }
+};
+
+/// Calls `function` with one of the four above.
+template <class Function>
+void with_float_type(DType dtype, Function function) {
+  switch (dtype) {
+    case DType::f64: return function(Double());
+    case DType::f32: return function(Single());
+    case DType::f16: return function(Half());
+    case DType::bf16: return function(Brain());
+    default: throw InternalError(concat("no float type: ", name_of(dtype)));
+  }
 }
 
 }  // namespace
@@ -61,20 +101,11 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-float f16_to_float(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
-  float magnitude;
-  if (exponent == 31) magnitude = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  else if (exponent == 0) magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  else magnitude = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-
-std::uint16_t double_to_f16(double value) { return round_to_half(value, 10, -14, 15); }
-std::uint16_t double_to_bf16(double value) { return round_to_half(value, 7, -126, 127); }
-std::uint16_t float_to_f16(float value) { return double_to_f16(value); }
+float f16_to_float(std::uint16_t bits) { return Half::read(bits); }
+float bf16_to_float(std::uint16_t bits) { return Brain::read(bits); }
+std::uint16_t double_to_f16(double value) { return Half::write(value); }
+std::uint16_t double_to_bf16(double value) { return Brain::write(value); }
+std::uint16_t float_to_f16(float value) { return Half::write(value); }
 
 std::uint16_t float_to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -123,6 +154,16 @@ double round_to(DType dtype, double value) {
   std::byte buffer[8];
   store_from_double(dtype, buffer, 0, value);
   return load_as_double(dtype, buffer, 0);
+}
+
+void convert_floats(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count) {
+  with_float_type(from, [&](auto stored) {
+    with_float_type(to, [&](auto wanted) {
+      using From = decltype(stored);
+      using To = decltype(wanted);
+      for (std::int64_t i = 0; i < count; ++i) store(destination, i, To::write(From::read(load<typename From::Bits>(source, i))));
+    });
+  });
 }
 
 }  // namespace gcomp

@@ -76,6 +76,8 @@ double load_as_double(DType dtype, const std::byte* data, std::int64_t index);
 /// Writes with gcomp's cast rules: floats round to nearest even; float to integer truncates and saturates, NaN gives 0;
 /// NaN to bool is true.
 void store_from_double(DType dtype, std::byte* data, std::int64_t index, double value);
+/// The same of so many floats, which do not overlap what is written: `from` and `to` are types of floats.
+void convert_floats(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count);
 /// Rounds through `dtype` and back: the value that storing and loading gives.
 double round_to(DType dtype, double value);
 

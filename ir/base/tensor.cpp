@@ -79,8 +79,13 @@ std::vector<double> Tensor::to_doubles() const {
 Tensor Tensor::cast(DType to) const {
   if (to == dtype()) return *this;
   Tensor result(to, shape());
+  const std::int64_t count = elements();
+  if (is_float(dtype()) && is_float(to)) {
+    convert_floats(dtype(), data(), to, result.data(), count);
+    return result;
+  }
   const bool integers = !is_float(dtype()) && is_integer(to);
-  for (std::int64_t i = 0; i < elements(); ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     if (!integers) {
       result.set(i, at(i));
       continue;
