@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <span>
 
 #include "frontend/onnx/node_context.h"
 #include "ir/base/error.h"
@@ -25,6 +27,7 @@ bool looks_computed(std::string_view name) {
 
 /// Zeros and one value that hides: -inf, -10000, the lowest float.
 bool is_mask(const Tensor& tensor) {
+  if (has_one_value(tensor)) return tensor.at(0) <= -1000;
   double hidden = 0;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = tensor.at(i);
@@ -147,9 +150,14 @@ bool is_anonymous(std::string_view name) {
 bool has_module_path(std::string_view name) { return name.find('.') != std::string_view::npos && !is_anonymous(name); }
 
 bool has_one_value(const Tensor& tensor) {
+  const std::span<const std::byte> bytes = tensor.bytes();
+  const std::size_t element = size_of(tensor.dtype());
+  if (bytes.size() < 2 * element) return tensor.elements() > 0;
+  // A file of zeros, as a model without its weights has, is all read: each element as a number takes fifty times as long.
+  if (std::memcmp(bytes.data(), bytes.data() + element, bytes.size() - element) == 0) return tensor.at(0) == tensor.at(0);
   for (std::int64_t i = 1; i < tensor.elements(); ++i)
     if (tensor.at(i) != tensor.at(0)) return false;
-  return tensor.elements() > 0;
+  return true;  // zeros of both signs
 }
 
 bool is_parameter_name(std::string_view name) {
