@@ -21,7 +21,8 @@ std::string add_text(DType dtype, const std::string& place, const std::string& v
   return concat(place, " = ", place, dtype == DType::boolean ? " | " : " + ", value, ";");
 }
 
-std::string zero_text(DType dtype, const std::string& place) { return concat(place, " = ", storage_type_text(dtype), "();"); }
+/// Halves are structs.
+std::string zero_text(const std::string& place) { return concat(place, " = {};"); }
 
 /// The axis along which updates are rows of the result: whole rows, placed by the other axes alone. -1 for none.
 int row_axis(const FlatNest& nest, const Store& store) {
@@ -50,7 +51,7 @@ void emit_rows(KernelLoops& loops, const Store& store, const std::string& result
   const std::string r = writer.fresh("i");
   writer.open(concat("for (long ", r, " = 0; ", r, " < ", rows, "; ++", r, ")"));
   loops.open_vector(axis, 0, row);
-  writer.line(zero_text(dtype, concat(result, "[", r, " * ", row, " + ", writer.index(loops.nest().axis(axis)), "]")));
+  writer.line(zero_text(concat(result, "[", r, " * ", row, " + ", writer.index(loops.nest().axis(axis)), "]")));
   loops.close(2);
   std::size_t serial = 0;
   for (int other : loops.nest().statements[static_cast<std::size_t>(store.statement)].axes) {
@@ -73,8 +74,7 @@ void emit_ranges(KernelLoops& loops, const Store& store, const std::string& resu
   loops.set_tasks(tasks);
   const std::string low = writer.fresh("b"), high = writer.fresh("b"), i = writer.fresh("i"), position = writer.fresh("i");
   writer.line(concat("const long ", low, " = first * ", range, ", ", high, " = gc_least(last * ", range, ", ", elements, ");"));
-  writer.line(
-      concat("for (long ", i, " = ", low, "; ", i, " < ", high, "; ++", i, ") ", zero_text(dtype, concat(result, "[", i, "]"))));
+  writer.line(concat("for (long ", i, " = ", low, "; ", i, " < ", high, "; ++", i, ") ", zero_text(concat(result, "[", i, "]"))));
   const std::vector<int>& axes = loops.nest().statements[static_cast<std::size_t>(store.statement)].axes;
   for (int axis : axes) loops.open_serial(loops.whole(axis));
   writer.line(concat("const long ", position, " = ", writer.index(store.at), ";"));

@@ -150,6 +150,15 @@ TEST(CpuOps, HalfPrecision) {
   cases.check();
 }
 
+// Into zeros of every type, whatever words its name in C++ has: rows, and single elements.
+TEST(CpuOps, ScattersOfIntegers) {
+  Cases cases;
+  for (const DType dtype : {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64})
+    for (const char* row : {"[20]", "[20,40]"})
+      cases.add("scatter_add", concat("i64[20] ", gcomp::name_of(dtype), row), "{axis=0, size=5}", 0, 4, DType::f32);
+  cases.check();
+}
+
 TEST(CpuOps, Reductions) {
   Cases cases;
   for (DType to : {DType::f64, DType::f32}) {
