@@ -1,6 +1,8 @@
 #include "ir/interpret.h"
 
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <span>
 
 #include "ir/base/integers.h"
@@ -94,6 +96,19 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
     case Kind::update: break;
   }
   throw InternalError(concat("the interpreter cannot run ", node.op->name));
+}
+
+bool doubles_hold(const Tensor& tensor) {
+  constexpr double kExact = 0x1p53;
+  if (size_of(tensor.dtype()) != 8 || is_float(tensor.dtype())) return true;
+  const bool is_signed = is_signed_integer(tensor.dtype());
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min(), kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t bits : tensor.as<std::int64_t>()) {
+    const double number = is_signed ? static_cast<double>(bits) : static_cast<double>(static_cast<std::uint64_t>(bits));
+    const bool is_end = is_signed ? bits <= kLeast + 1 || bits >= kMost - 1 : bits == -1 || bits == -2;
+    if (std::fabs(number) >= kExact && !is_end) return false;
+  }
+  return true;
 }
 
 namespace {

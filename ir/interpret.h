@@ -28,4 +28,8 @@ std::vector<InterpretResult> interpret_ranks(std::span<const Graph* const> graph
 /// Results of one node from its operands (null where absent).
 std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>& operands);
 
+/// Whether a double tells every element from all others of the dtype: 64-bit integers beyond 2^53 may share theirs with neighbours.
+/// The two largest and the two smallest stand for no bound at all, and come back from a double as such.
+bool doubles_hold(const Tensor& tensor);
+
 }  // namespace gcomp::ir

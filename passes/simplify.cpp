@@ -106,8 +106,11 @@ std::optional<std::vector<Value*>> fold(Node& node, Builder& b, const SimplifyOp
   std::vector<const Tensor*> pointers;
   for (const Value* operand : node.operands) values.push_back(evaluate(*operand->producer, {})[0]);
   for (const Tensor& value : values) pointers.push_back(&value);
+  if (!std::ranges::all_of(values, doubles_hold)) return std::nullopt;  // the program keeps all digits
+  std::vector<Tensor> made = evaluate(node, pointers);
+  if (!std::ranges::all_of(made, doubles_hold)) return std::nullopt;
   std::vector<Value*> results;
-  for (Tensor& made : evaluate(node, pointers)) results.push_back(b.constant(std::move(made)).value);
+  for (Tensor& tensor : made) results.push_back(b.constant(std::move(tensor)).value);
   return results;
 }
 

@@ -75,8 +75,10 @@ void FoldBudget::refuse(const ir::Node& node, const std::string& excess) {
 std::optional<std::string> FoldBudget::note() const {
   if (refused_.empty()) return std::nullopt;
   const std::string others = refused_.size() > 1 ? concat(" (and so for ", refused_.size() - 1, " more)") : "";
-  return concat(first_, others, "; --max-folded-bytes N above ", limit_, " allows more");
+  return concat(first_, others, advice());
 }
+
+std::string FoldBudget::advice() const { return concat("; --max-folded-bytes N above ", limit_, " allows more"); }
 
 bool ConstantFolder::is_constant(const ir::Value* value) {
   const auto& nodes = graph_.nodes();
@@ -126,6 +128,8 @@ std::shared_ptr<const Tensor> ConstantFolder::evaluate(const std::vector<const i
     } catch (const UserError& error) {
       throw UserError(concat(node->op->name, " of '", node->origin, "': ", error.what()), error.code());
     }
+    const auto held = [](const Tensor* tensor) { return !tensor || ir::doubles_hold(*tensor); };
+    if (!std::ranges::all_of(operands, held) || !std::ranges::all_of(results, ir::doubles_hold)) return nullptr;
     for (std::size_t i = 0; i < results.size(); ++i) made[node->results[i]] = std::make_shared<const Tensor>(std::move(results[i]));
   }
   return made.at(value);
@@ -148,12 +152,18 @@ std::shared_ptr<const Tensor> ConstantFolder::value_of(const ir::Value* value) {
   }
   if (const auto excess = budget_.excess(value->type.bytes(), largest, points)) {
     refused_.emplace(value->producer,
-                     std::make_shared<std::string>(concat("node '", value->producer->origin, "' takes ", *excess)));
+                     std::make_shared<std::string>(concat(" is more than is computed in advance: node '", value->producer->origin,
+                                                          "' takes ", *excess, budget_.advice())));
     if (costs_time(needed.nodes)) budget_.refuse(*value->producer, *excess);
     return nullptr;
   }
   budget_.take(value->type.bytes(), points);
-  return known_[value] = evaluate(needed.nodes, value);
+  std::shared_ptr<const Tensor> made = evaluate(needed.nodes, value);
+  if (made) return known_[value] = std::move(made);
+  refused_.emplace(value->producer,
+                   std::make_shared<std::string>(concat(" is not computed in advance: node '", value->producer->origin,
+                                                        "' computes with integers from 2^53 on")));
+  return nullptr;
 }
 
 }  // namespace gcomp::frontend

@@ -28,6 +28,8 @@ class FoldBudget {
   void refuse(const ir::Node& node, const std::string& excess);
   /// What the first refusal is called in a note, with the option that raises the limit; nothing where none was refused.
   std::optional<std::string> note() const;
+  /// "; --max-folded-bytes N above 1024 allows more"
+  std::string advice() const;
 
  private:
   static constexpr std::int64_t kPartOfOne = 16;  ///< of the limit one tensor and the evaluations may take
@@ -42,11 +44,12 @@ class ConstantFolder {
  public:
   ConstantFolder(const ir::Graph& graph, FoldBudget& budget) : graph_(graph), budget_(budget) {}
 
-  /// The value, computed once; null where it depends on something, or is above a limit. Throws UserError as ir::evaluate() does.
+  /// The value, computed once; null where it depends on something, is above a limit, or takes 64-bit integers that the
+  /// interpreter's doubles do not hold, as the program does. Throws UserError as ir::evaluate() does.
   std::shared_ptr<const Tensor> value_of(const ir::Value* value);
   /// Whether it depends on nothing, folded or not.
   bool is_constant(const ir::Value* value);
-  /// Of a constant that is above a limit: the node of the file that first went beyond, and what it takes, in words; else null.
+  /// Of a constant that is not folded, what one says of it: " is more than is computed in advance: node 'n' takes ..."; else null.
   const std::string* excess_of(const ir::Value* value) const;
 
  private:
@@ -55,6 +58,7 @@ class ConstantFolder {
     std::shared_ptr<const std::string> excess = nullptr;  ///< of one of them that was refused
   };
   Needed needed_for(const ir::Value* value) const;
+  /// Null where doubles do not hold it.
   std::shared_ptr<const Tensor> evaluate(const std::vector<const ir::Node*>& needed, const ir::Value* value) const;
 
   const ir::Graph& graph_;

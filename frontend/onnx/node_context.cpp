@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
+#include "ir/interpret.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::frontend {
@@ -18,11 +19,7 @@ using Type = ::onnx::AttributeProto;
 bool is_uniform(const Tensor& tensor) {
   const std::size_t size = size_of(tensor.dtype());
   const auto bytes = tensor.bytes();
-  if (tensor.elements() == 0) return false;
-  if (tensor.dtype() == DType::i64 || tensor.dtype() == DType::u64) {
-    const double first = tensor.at(0);
-    if (std::fabs(first) > 9007199254740992.0) return false;
-  }
+  if (tensor.elements() == 0 || !ir::doubles_hold(tensor)) return false;
   for (std::size_t i = size; i < bytes.size(); i += size)
     if (std::memcmp(bytes.data(), bytes.data() + i, size) != 0) return false;
   return true;
@@ -61,9 +58,7 @@ std::vector<Var> NodeContext::vars() {
 }
 
 void NodeContext::refuse_unknown(const Item& item, std::string_view what) const {
-  if (const std::string* excess = item.var ? folder_.excess_of(item.var.value) : nullptr)
-    unsupported(what, " is more than is computed in advance: ", *excess, "; --max-folded-bytes N above ",
-                options().limits.folded_bytes, " allows more");
+  if (const std::string* excess = item.var ? folder_.excess_of(item.var.value) : nullptr) unsupported(what, *excess);
   unsupported(what, " depends on data; it must be known when the model is compiled");
 }
 
@@ -83,6 +78,7 @@ Integers NodeContext::integers(std::size_t i, std::string_view what) const {
 double NodeContext::number(std::size_t i, std::string_view what) const {
   const Tensor& tensor = known(i, what);
   require(tensor.elements() == 1, what, " is ", to_string(tensor.type()), ", wanted one number");
+  require(ir::doubles_hold(tensor), what, " is ", tensor.to_integers()[0], ", wanted an integer below 2^53");
   return tensor.at(0);
 }
 

@@ -51,6 +51,7 @@ class Tying {
     tie_merged();
     for (const auto& [key, names] : by_value())
       for (std::size_t i = 1; i < names.size(); ++i) tie_if_equal(names, i);
+    for (const std::string& glob : options_.tie) tell_if_idle(glob);
   }
 
  private:
@@ -93,6 +94,20 @@ class Tying {
     for (const auto& [name, root] : merged_)
       if (whole.contains(name) && whole.contains(root) && !plan_.tied.contains(name) && asked(options_.tie, root, name))
         tie(root, name, View::same, "");
+  }
+
+  /// Several parameters match, none is read by several nodes, and none has the values of another.
+  void tell_if_idle(const std::string& glob) {
+    std::size_t matching = 0;
+    for (const Parameter& parameter : plan_.parameters) {
+      if (!first_match({glob}, {parameter.name, origins_.of(parameter.name).target})) continue;
+      const auto is_its = [&](const auto& tied) { return tied.second.state == parameter.name; };
+      if (parameter.nodes.size() > 1 || !parameter.tied_to.empty() || std::ranges::any_of(plan_.tied, is_its)) return;
+      matching += parameter.trained ? 1 : 0;
+    }
+    if (matching > 1)
+      plan_.repairs.push_back(concat("--tie '", glob, "' ties nothing: no two of the ", matching,
+                                     " parameters that match have the same values, so that they train apart"));
   }
 
   bool were_merged(const std::string& first, const std::string& second) const {

@@ -19,6 +19,12 @@ struct OnnxAttribute {
   OnnxAttribute(const char* name, std::vector<std::int64_t> values) {
     *start(name, ::onnx::AttributeProto::INTS)->mutable_ints() = {values.begin(), values.end()};
   }
+  OnnxAttribute(const char* name, std::vector<float> values) {
+    *start(name, ::onnx::AttributeProto::FLOATS)->mutable_floats() = {values.begin(), values.end()};
+  }
+  OnnxAttribute(const char* name, const std::vector<std::string>& values) {
+    *start(name, ::onnx::AttributeProto::STRINGS)->mutable_strings() = {values.begin(), values.end()};
+  }
 
  private:
   ::onnx::AttributeProto* start(const char* name, ::onnx::AttributeProto::AttributeType type) {

@@ -206,6 +206,14 @@ TEST(Parameters, AWeightDividedByItsNormIsReadOnce) {
   EXPECT_FALSE(mentions(m.import(), {"shared by"}));
 }
 
+TEST(Parameters, ATieOfOtherValuesIsSaidToTieNothing) {
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("a.weight", {2, 2}, {1, 2, 3, 4}).floats("b.weight", {2, 2}, {1, 2, 3, 5});
+  m.node("MatMul", {"x", "a.weight"}, {"h"}).node("MatMul", {"h", "b.weight"}, {"y"}).output("y");
+  EXPECT_TRUE(mentions(m.import({.tie = {"*.weight"}}), {"--tie '*.weight' ties nothing: no two of the 2 parameters"}));
+  EXPECT_FALSE(mentions(m.import({.tie = {"a.weight"}}), {"ties nothing"}));
+}
+
 TEST(Parameters, WhatIsUntiedIsSaidToBe) {
   ModelBuilder m;
   m.input("x", {"2", "2"}).floats("l.weight", {2, 2}, {1, 2, 3, 5});

@@ -381,5 +381,42 @@ TEST(Numbers, ScalarsInF64AreWhatTheirAuthorsWrote) {
   EXPECT_EQ(constant(0.12345678f), static_cast<double>(0.12345678f));
 }
 
+// By ONNX's operators.md: alpha * tanh(beta * x), and alpha * x + beta. One step from a hidden state of zeros.
+TEST(Rows, ActivationsOfRecurrencesTakeAlphaAndBeta) {
+  const double x = 0.75, w = 0.5;
+  const std::pair<const char*, double> cases[] = {{"ScaledTanh", 1.5 * std::tanh(0.5 * x * w)}, {"Affine", 1.5 * x * w + 0.5}};
+  for (const auto& [name, wanted] : cases) {
+    ModelBuilder m(22);
+    m.input("x", {"1", "1", "1"}).floats("m.w", {1, 1, 1}, {static_cast<float>(w)}).floats("m.r", {1, 1, 1}, {0});
+    m.node("RNN", {"x", "m.w", "m.r"}, {"y"},
+           {{"hidden_size", 1},
+            {"activations", std::vector<std::string>{name}},
+            {"activation_alpha", std::vector<float>{1.5f}},
+            {"activation_beta", std::vector<float>{0.5f}}});
+    m.output("y");
+    expect_near(run(m.import({.float_type = DType::f64}), {{"x", Tensor::of(DType::f64, {1, 1, 1}, {x})}})[0], {wanted});
+  }
+}
+
+// 2^53 + 1 is no double. What computes with it is left to the program, whose integers have all digits.
+TEST(Rows, IntegersBeyondDoublesAreNotFolded) {
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
+  ModelBuilder m(22);
+  m.input("x", {"2"}, 7).integers("c", {}, {kOdd}).integers("one", {}, {1});
+  m.node("Sub", {"c", "one"}, {"d"}).node("Mul", {"x", "c"}, {"y"}).node("Add", {"x", "d"}, {"z"});
+  m.output("y", 7).output("z", 7);
+  const frontend::ImportedModel model = m.import();
+  int constants = 0;
+  for (const auto& node : model.graph.nodes())
+    if (const ir::Attribute* value = node->attributes.find("value"); value && node->operands.empty())
+      if (const auto* tensor = std::get_if<std::shared_ptr<const Tensor>>(value)) {
+        EXPECT_EQ((*tensor)->to_integers(), std::vector<std::int64_t>{kOdd});
+        ++constants;
+      }
+  EXPECT_GE(constants, 1);
+  const auto clips = ModelBuilder(22).input("x", {"2"}, 7).integers("c", {}, {kOdd}).node("Clip", {"x", "c"}, {"y"}).output("y", 7);
+  expect_error([&] { clips.import(); }, {"min is 9007199254740993, wanted an integer below 2^53"});
+}
+
 }  // namespace
 }  // namespace gcomp::tests

@@ -43,7 +43,7 @@ constexpr ActivationRow kActivations[] = {
     {"affine", 1, 0, 2, [](F f, Var x, Var) { return x * f.alpha + f.beta; }},
     {"leakyrelu", 0.01, 0, 1, [](F f, Var x, Var) { return formulas::leaky_relu(x, f.alpha); }},
     {"thresholdedrelu", 1, 0, 1, [](F f, Var x, Var zero) { return ops::choose(x.builder->like(x, f.alpha) < x, x, zero); }},
-    {"scaledtanh", 1, 1, 2, [](F f, Var x, Var) { return ops::kTanh(x * f.alpha) * f.beta; }},
+    {"scaledtanh", 1, 1, 2, [](F f, Var x, Var) { return ops::kTanh(x * f.beta) * f.alpha; }},
     {"hardsigmoid", 0.2, 0.5, 2, [](F f, Var x, Var) { return formulas::hard_sigmoid(x, f.alpha, f.beta); }},
     {"elu", 1, 0, 1, [](F f, Var x, Var) { return formulas::elu(x, f.alpha); }},
 };
