@@ -51,6 +51,7 @@ Predictor::Impl::Impl(const Path& path, const DeviceOptions& device_options, Dev
   check_user(program, "'", path.string(), "' holds no forward pass");
   options.graph.input_forms = saved.input_forms;
   options.graph.preprocessing = saved.preprocessing;
+  options.graph.number_names = saved.number_names;
   driver::require_device(request, program->target, path.string());
   device_reason = concat("compiled for ", runtime::to_string(program->target));
   device = runtime::open_device(program->target.kind, device_options);
@@ -91,6 +92,7 @@ std::vector<std::string> Predictor::input_names() const {
 
 const std::vector<InputForm>& Predictor::input_forms() const { return impl_->options.graph.input_forms; }
 const std::string& Predictor::preprocessing() const { return impl_->options.graph.preprocessing; }
+const std::string& Predictor::number_names() const { return impl_->options.graph.number_names; }
 
 std::string Predictor::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
 
@@ -114,7 +116,9 @@ void Predictor::Impl::prepare(const Types& types) {
   if (batches.batch > 0) graph.shapes.batch = batches.batch;
   driver::ModelGraph made = driver::inference_graph(*model, graph, options.hooks);
   std::vector<driver::IndexLimit> limits = driver::index_limits(made.graph);
-  std::string dependence = batches.batch > 0 ? driver::row_dependence(made.graph) : std::string();
+  std::string dependence;
+  if (batches.batch > 0)
+    dependence = options.batch > 0 ? driver::row_dependence(*model, graph, made.graph) : driver::row_dependence(made.graph);
   const std::shared_ptr<runtime::StateMemory> states = device->allocate_states();
   runtime::Program program = driver::compile_graph(std::move(made.graph), device->target(), options.hooks, graph.program_limits);
   program.name = driver::kForwardProgram;

@@ -1,7 +1,9 @@
 #include "passes/row_dependence.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -128,6 +130,93 @@ class RowProof {
   std::vector<RowClaim> open_;
 };
 
+std::string place_of(const Value& value) {
+  const Node* node = value.producer;
+  return node && !node->origin.empty() ? node->origin.str() : value.name;
+}
+
+/// count_dependence() at work: goes through both graphs side by side.
+class CountProof {
+ public:
+  CountProof(std::int64_t few_rows, std::int64_t more_rows) : few_rows_(few_rows), more_rows_(more_rows) {}
+
+  std::optional<std::string> refute(const Graph& few, const Graph& more) {
+    std::vector<Value*> from = few.inputs(), to = more.inputs();
+    for (const State& state : few.states()) from.push_back(state.value);
+    for (const State& state : more.states()) to.push_back(state.value);
+    varying_.insert(few.inputs().begin(), few.inputs().end());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (i >= to.size() || !pair(from[i], to[i])) return from[i]->name;
+    for (std::size_t i = 0; i < few.nodes().size(); ++i) {
+      const Node& node = *few.nodes()[i];
+      if (i >= more.nodes().size() || !pair(node, *more.nodes()[i])) return place_of(*node.results[0]);
+    }
+    for (std::size_t i = 0; i < few.outputs().size(); ++i)
+      if (i >= more.outputs().size() || !are_one(few.outputs()[i], more.outputs()[i])) return place_of(*few.outputs()[i]);
+    return std::nullopt;
+  }
+
+ private:
+  bool grows(std::int64_t few, std::int64_t more) const {
+    return few == more || (few % few_rows_ == 0 && more % more_rows_ == 0 && few / few_rows_ == more / more_rows_);
+  }
+  bool grow(const std::vector<std::int64_t>& few, const std::vector<std::int64_t>& more) const {
+    return std::ranges::equal(few, more, [&](std::int64_t a, std::int64_t b) { return grows(a, b); });
+  }
+  bool grows(const TensorType& few, const TensorType& more) const { return few.dtype == more.dtype && grow(few.shape, more.shape); }
+
+  bool are_one(const Value* few, const Value* more) const {
+    if (!few || !more) return few == more;
+    const auto known = pairs_.find(few);
+    return known != pairs_.end() && known->second == more;
+  }
+  bool pair(const Value* few, const Value* more) {
+    pairs_.emplace(few, more);
+    return grows(few->type, more->type);
+  }
+
+  bool pair(const Node& few, const Node& more) {
+    if (few.op != more.op || !std::ranges::equal(few.operands, more.operands, [&](auto* a, auto* b) { return are_one(a, b); }) ||
+        few.results.size() != more.results.size() ||
+        !std::ranges::equal(few.attributes, more.attributes,
+                            [&](const auto& a, const auto& b) { return a.first == b.first && grows(a.second, b.second); }))
+      return false;
+    const bool varies = std::ranges::any_of(few.operands, [&](const Value* operand) { return varying_.count(operand) > 0; });
+    bool grown = false, kept = true;  // of operands one, of results none
+    for (std::size_t i = 0; i < few.operands.size(); ++i)
+      grown = grown || (few.operands[i] && few.operands[i]->type != more.operands[i]->type);
+    for (std::size_t i = 0; i < few.results.size(); ++i) {
+      if (!pair(few.results[i], more.results[i])) return false;
+      kept = kept && few.results[i]->type == more.results[i]->type;
+      if (varies) varying_.insert(few.results[i]);
+    }
+    return varies || !grown || !kept;  // what is made of constants along the rows, a sum of ones, counts them
+  }
+
+  bool grows(const Attribute& few, const Attribute& more) const {
+    if (few.index() != more.index()) return false;
+    if (const auto* number = std::get_if<std::int64_t>(&few)) return grows(*number, std::get<std::int64_t>(more));
+    if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&few))
+      return grow(*numbers, std::get<std::vector<std::int64_t>>(more));
+    if (equal(few, more)) return true;
+    const auto* tensor = std::get_if<std::shared_ptr<const Tensor>>(&few);
+    return tensor && are_one_number(**tensor, *std::get<std::shared_ptr<const Tensor>>(more));
+  }
+  bool are_one_number(const Tensor& few, const Tensor& more) const {
+    if (few.type() == more.type() || !grows(few.type(), more.type()) || few.elements() == 0 || more.elements() == 0) return false;
+    const auto is_first = [&](const Tensor& tensor) {
+      for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        if (tensor.at(i) != few.at(0)) return false;
+      return true;
+    };
+    return is_first(few) && is_first(more);
+  }
+
+  std::int64_t few_rows_, more_rows_;
+  std::unordered_map<const Value*, const Value*> pairs_;
+  std::unordered_set<const Value*> varying_;  ///< of the graph of few rows: depend on some input
+};
+
 }  // namespace
 
 std::optional<std::string> row_dependence(const Graph& graph, std::int64_t rows) {
@@ -137,12 +226,13 @@ std::optional<std::string> row_dependence(const Graph& graph, std::int64_t rows)
   RowProof proof(expanded, rows);
   for (const Value* output : expanded.outputs()) {
     if (output->type.shape.empty() || output->type.shape[0] != rows) continue;
-    if (const Value* found = proof.refute(output)) {
-      const Node* node = found->producer;
-      return node && !node->origin.empty() ? node->origin.str() : found->name;
-    }
+    if (const Value* found = proof.refute(output)) return place_of(*found);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> count_dependence(const Graph& few, std::int64_t few_rows, const Graph& more, std::int64_t more_rows) {
+  return CountProof(few_rows, more_rows).refute(few, more);
 }
 
 }  // namespace gcomp::passes

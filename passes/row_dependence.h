@@ -15,4 +15,9 @@ namespace gcomp::passes {
 /// InternalError.
 std::optional<std::string> row_dependence(const ir::Graph& graph, std::int64_t rows);
 
+/// A graph made for two numbers of rows. Nothing where both are one graph but for shapes that grow with the rows; else the origin
+/// of a node, or a value's name, that is another: a number that was made of the number of rows, a branch that it chose.
+std::optional<std::string> count_dependence(const ir::Graph& few, std::int64_t few_rows, const ir::Graph& more,
+                                            std::int64_t more_rows);
+
 }  // namespace gcomp::passes

@@ -7,6 +7,7 @@
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/row_batches.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/ops/table.h"
 #include "passes/input_form.h"
@@ -217,7 +218,14 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .loss_chunks = options.step.loss_chunks,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
-    if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);
+    if (made.accumulation) {
+      add_notes(made.model.repairs, *made.accumulation, options.step);
+      const std::string node = dependence_of_outputs(model, options, made.target.bound.outputs);
+      if (!node.empty())
+        made.model.repairs.push_back(concat(
+            "node '", node, "' may make a row depend on others or on its number: with --micro-batches ", options.step.micro_batches,
+            " those are of a micro-batch, and loss and gradients then not those of the whole batch"));
+    }
     made.most_memory = options.step.most_memory;
     return std::move(made);
   });

@@ -1,6 +1,7 @@
 #include "gcomp/driver/describe_model.h"
 
 #include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/row_batches.h"
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
@@ -30,10 +31,10 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   return saved;
 }
 
-void describe_forward(SavedModel& saved, const ModelGraph& forward) {
+void describe_forward(SavedModel& saved, const Model& model, const GraphOptions& options, const ModelGraph& forward) {
   saved.outputs = forward.model.outputs;
   saved.limits = index_limits(forward.graph);
-  saved.row_dependence = row_dependence(forward.graph);
+  saved.row_dependence = row_dependence(model, options, forward.graph);
   if (saved.loss.empty()) saved.weights = names_of_weights(forward.model);
 }
 

@@ -43,7 +43,8 @@ std::vector<NamedTensor> Forward::run(const Batch& arrays, std::int64_t first_ro
   check_user(has_batched_outputs(), "the model is compiled for batches of ", batch, " rows, the arrays have ", rows,
              ", and not all outputs have a batch dimension; give ", batch, " rows");
   check_user(row_dependence_.empty(), "the model is compiled for batches of ", batch, " rows, the arrays have ", rows,
-             ", and node '", row_dependence_, "' makes a row depend on others or on its number; compile for ", rows, " rows");
+             ", and node '", row_dependence_, "' makes a row depend on others or on its number; compile for ", rows,
+             " rows (gcomp run of the .onnx without --batch does)");
   std::vector<NamedTensor> whole;
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     whole.emplace_back(outputs_[i], Tensor(with_rows(executable().output_buffer(i).type, rows)));

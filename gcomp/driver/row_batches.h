@@ -1,6 +1,7 @@
 // How many rows a forward pass takes at once.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "gcomp/driver/compile.h"
@@ -18,5 +19,12 @@ struct RowBatches {
 /// 16 MiB (on a GPU 256 MiB), at most 256 rows (1,024). All at once where rows cannot be shown to be apart. `options.shapes.data`
 /// has the types of all inputs.
 RowBatches row_batches(const Model& model, const GraphOptions& options);
+
+/// The node that makes rows of the forward pass depend on each other, or on their number; "" where none does. A pass of one row
+/// shows nothing, and none shows what was made of its number of rows: then the model is looked at with other numbers, if it takes
+/// them.
+std::string row_dependence(const Model& model, const GraphOptions& options, const ir::Graph& forward);
+/// Likewise that which makes rows of these outputs depend so in inference form, of those that have rows.
+std::string dependence_of_outputs(const Model& model, GraphOptions options, std::span<const std::string> outputs);
 
 }  // namespace gcomp::driver

@@ -122,5 +122,44 @@ TEST(RowDependence, WhatWalksAlongRowsJoinsThem) {
   expect_dependent([](Builder& b, Var x) { return b.slice(x, {kRows - 1, 0, 0}, {kRows, 4, 3}, {-1, 1, 1}); });
 }
 
+/// y of x: f64[rows, 4], for two numbers of rows.
+std::optional<std::string> counted(const std::function<Var(Builder&, Var x, std::int64_t rows)>& make) {
+  const auto graph = [&](std::int64_t rows) {
+    Graph made;
+    Builder b(made);
+    const Var x = b.input({DType::f64, {rows, 4}}, "x");
+    b.set_origin("the node");
+    made.outputs().push_back(make(b, x, rows).value);
+    return made;
+  };
+  return count_dependence(graph(3), 3, graph(5), 5);
+}
+
+TEST(CountDependence, ShapesGrowWithTheRows) {
+  EXPECT_EQ(counted([](Builder& b, Var x, std::int64_t rows) {
+              const Var flat = b.reshape(x, {rows * 2, 2});
+              return b.reshape(b.concat({flat, flat * 2.0}, 1), {rows, 8}) + b.full({DType::f64, {rows, 8}}, 3);
+            }),
+            std::nullopt);
+  EXPECT_EQ(counted([](Builder& b, Var x, std::int64_t rows) { return b.slice_axis(x, 0, 0, rows) * 3.0; }), std::nullopt);
+}
+
+TEST(CountDependence, NumbersMadeOfTheirNumberAreSeen) {
+  const std::optional<std::string> seen = "the node";
+  EXPECT_EQ(counted([](Builder&, Var x, std::int64_t rows) { return x * (1.0 / static_cast<double>(rows)); }), seen);
+  EXPECT_EQ(counted([](Builder&, Var x, std::int64_t rows) { return rows > 4 ? x * 2.0 : x + 2.0; }), seen);
+  EXPECT_EQ(counted([](Builder& b, Var x, std::int64_t rows) {
+              const Var ones = b.full({DType::f64, {rows}}, 1);
+              return x * b.broadcast(b.sum(ones, {0}), x.shape(), {});
+            }),
+            seen);
+  EXPECT_EQ(counted([](Builder& b, Var x, std::int64_t rows) {
+              std::vector<double> numbers(static_cast<std::size_t>(rows), 1);
+              numbers[0] = static_cast<double>(rows);
+              return x + b.broadcast(b.constant(Tensor::of(DType::f64, {rows, 1}, numbers)), x.shape());
+            }),
+            seen);
+}
+
 }  // namespace
 }  // namespace gcomp::passes

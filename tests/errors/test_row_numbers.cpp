@@ -1,0 +1,115 @@
+// Models whose rows depend on how many there are, or on each other: how `gcomp run` cuts them into batches must not show, and what
+// --micro-batches changes is said.
+#include "gcomp/arrays.h"
+#include "tests/errors/bad_input.h"
+
+namespace gcomp::test {
+namespace {
+
+class RowNumbers : public BadInput {
+ protected:
+  /// y times or over the number of rows of x, as PyTorch exports x.shape[0].
+  void write_counting(const char* op) {
+    write_linear_model(model_, [&](onnx::ModelProto& model) {
+      const auto node = [&](const char* type, std::vector<std::string> inputs, const char* output) {
+        onnx::NodeProto& made = *model.mutable_graph()->add_node();
+        made.set_op_type(type);
+        made.set_name(std::string("node_") + output);
+        for (const std::string& input : inputs) made.add_input(input);
+        made.add_output(output);
+        return &made;
+      };
+      onnx::TensorProto& zero = *model.mutable_graph()->add_initializer();
+      zero.set_name("zero");
+      zero.set_data_type(onnx::TensorProto::INT64);
+      zero.add_int64_data(0);
+      node("Shape", {"x"}, "shape");
+      node("Gather", {"shape", "zero"}, "rows");
+      onnx::AttributeProto& to = *node("Cast", {"rows"}, "count")->add_attribute();
+      to.set_name("to");
+      to.set_type(onnx::AttributeProto::INT);
+      to.set_i(onnx::TensorProto::FLOAT);
+      node(op, {"y", "count"}, "z");
+      model.mutable_graph()->mutable_output(0)->set_name("z");
+    });
+  }
+  /// x - the mean over rows, as y.
+  void write_centred() {
+    write_linear_model(model_, [](onnx::ModelProto& model) {
+      append_node(model, "ReduceMean");
+      onnx::AttributeProto& axes = *model.mutable_graph()->mutable_node(1)->add_attribute();
+      axes.set_name("axes");
+      axes.set_type(onnx::AttributeProto::INTS);
+      axes.add_ints(0);
+      onnx::NodeProto& centred = *model.mutable_graph()->add_node();
+      centred.set_op_type("Sub");
+      centred.set_name("centred");
+      for (const char* input : {"y", "z"}) centred.add_input(input);
+      centred.add_output("c");
+      model.mutable_graph()->mutable_output(0)->set_name("c");
+    });
+  }
+  Tensor inputs() {
+    std::vector<double> x(37 * 3);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 11) - 5;
+    Tensor rows = Tensor::of(DType::f32, {37, 3}, x);
+    write_data({{"x", rows}});
+    return rows;
+  }
+  CommandResult run(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  }
+  double output(std::int64_t element) { return read_npz(folder_ / "y.npz")[0].second.at(element); }
+};
+
+TEST_F(RowNumbers, TheirNumberIsThatOfTheRowsThatThereAre) {
+  const Tensor x = inputs();
+  const double y = 0.1 * x.at(0) + 0.3 * x.at(1) - 0.5 * x.at(2);
+  for (const auto& [op, wanted] : {std::pair{"Div", y / 37}, std::pair{"Mul", y * 37}}) {
+    write_counting(op);
+    const CommandResult result = run();
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NEAR(output(0), wanted, 1e-5) << result.errors;
+    for (const char* batch : {"1", "8"}) {
+      const CommandResult refused = run({"--batch", batch});
+      EXPECT_EQ(refused.exit_code, 3) << refused.errors;
+      EXPECT_NE(refused.errors.find("makes a row depend on others or on its number"), std::string::npos) << refused.errors;
+    }
+  }
+}
+
+TEST_F(RowNumbers, OneRowAtATimeIsRefusedWhereOthersAreRead) {
+  inputs();
+  write_centred();
+  for (const char* batch : {"1", "8"}) {
+    const CommandResult refused = run({"--batch", batch});
+    EXPECT_EQ(refused.exit_code, 3) << refused.errors;
+    EXPECT_NE(refused.errors.find("makes a row depend on others"), std::string::npos) << refused.errors;
+  }
+  write_linear_model(model_);
+  EXPECT_EQ(run({"--batch", "1"}).exit_code, 0);
+  const CommandResult compiled =
+      run_gcomp({"compile", model_, "--dim", "batch=1", "--device", "cpu", "--out", folder_ / "one.gcx"});
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.errors;
+  EXPECT_EQ(run_gcomp({"run", folder_ / "one.gcx", "--inputs", data_, "--outputs", folder_ / "y.npz"}).exit_code, 0);
+}
+
+TEST_F(RowNumbers, MicroBatchesThatSeeOtherRowsAreTold) {
+  const char* note = "may make a row depend on others or on its number: with --micro-batches 2";
+  const std::vector<std::string> parts{"--micro-batches", "2"};
+  const CommandResult apart = train(parts);
+  EXPECT_EQ(apart.exit_code, 0) << apart.errors;
+  EXPECT_EQ(apart.errors.find(note), std::string::npos) << apart.errors;
+  write_centred();
+  const CommandResult centred = train(parts);
+  EXPECT_NE(centred.errors.find(note), std::string::npos) << centred.errors;
+  EXPECT_EQ(train().errors.find("may make a row"), std::string::npos);
+  write_counting("Mul");
+  const CommandResult counting = train(parts);
+  EXPECT_NE(counting.errors.find(note), std::string::npos) << counting.errors;
+}
+
+}  // namespace
+}  // namespace gcomp::test
