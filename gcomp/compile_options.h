@@ -28,6 +28,9 @@ struct GraphOptions {
   std::vector<InputForm> input_forms;      ///< of inputs that are fed as bytes, or by columns that the program standardizes
   /// What was done to rows before they came (docs/data.md, "Transforms"), in the form of inference: kept with the model.
   std::string preprocessing;
+  /// What numbers of the data stand for, classes and tokens (JSON; docs/data.md, "Names of numbers"):
+  /// kept with the model, so that other data are numbered the same.
+  std::string number_names;
   std::string batchnorm_variance;  ///< "", "unbiased" or "population": overrides the rule for running variances
   std::int64_t seed = 0;           ///< of Dropout and other random operators
   bool training_form = false;      ///< of predictions: BatchNormalization by the batch, Dropout live

@@ -1,6 +1,7 @@
 #include "gcomp/data.h"
 
 #include "data/format.h"
+#include "data/number_names.h"
 #include "gcomp/driver/opened_data.h"
 
 namespace gcomp {
@@ -12,12 +13,16 @@ OpenedData open_data(std::string_view text, const Trainer& trainer, const DataOp
   return {.rows = Owned<Dataset>(opened.train.release()),
           .notes = std::move(opened.notes),
           .classes = std::move(opened.classes),
-          .vocabulary = std::move(opened.vocabulary)};
+          .vocabulary = std::move(opened.vocabulary),
+          .number_names = std::move(opened.number_names)};
 }
 
 OpenedData open_data(std::string_view text) {
   std::unique_ptr<data::Source> source = data::open(data::parse_spec(text));
-  OpenedData opened{.rows = Owned<Dataset>(nullptr), .notes = source->notes(), .vocabulary = source->vocabulary()};
+  OpenedData opened{.rows = Owned<Dataset>(nullptr),
+                    .notes = source->notes(),
+                    .vocabulary = source->vocabulary(),
+                    .number_names = data::text_of(data::number_names(*source))};
   for (std::size_t i = 0; i < source->arrays().size() && opened.classes.empty(); ++i) opened.classes = source->class_names(i);
   opened.rows = Owned<Dataset>(source.release());
   return opened;

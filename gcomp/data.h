@@ -24,6 +24,7 @@ struct OpenedData {
   std::vector<std::string> notes = {};    ///< what was assumed or tolerated, a sentence each
   std::vector<std::string> classes = {};  ///< names of those that `label` counts; none where nothing names them
   std::string vocabulary = {};            ///< Vocabulary::parse() reads it; "" for none
+  std::string number_names = {};          ///< of both, for GraphOptions::number_names; "" for none
 };
 
 /// "PATH", recognised by content, or "FORMAT:PATH,option=value" (docs/data.md), with the arrays that the trainer reads, by its

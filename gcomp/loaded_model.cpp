@@ -43,7 +43,8 @@ LoadedModel::LoadedModel(const Path& path, const DeviceOptions& options, DeviceR
   if (std::vector<driver::StepProgram> programs = driver::step_programs(self.artifact); !programs.empty()) try {
       self.step = driver::StepPrograms(*self.device, self.states, std::move(programs), self.saved.micro_batches);
     } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
-  if (const auto note = driver::note_choices(self.saved, *self.device, path.string()); note && options.log) options.log(*note);
+  for (const std::string& note : driver::note_choices(self.saved, options, *self.device, path.string()))
+    if (options.log) options.log(note);
   for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
   const std::vector<std::string> missing = self.states->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
@@ -62,6 +63,7 @@ std::vector<std::string> LoadedModel::input_names() const {
 
 const std::vector<InputForm>& LoadedModel::input_forms() const { return impl_->saved.input_forms; }
 const std::string& LoadedModel::preprocessing() const { return impl_->saved.preprocessing; }
+const std::string& LoadedModel::number_names() const { return impl_->saved.number_names; }
 
 std::vector<NamedTensor> LoadedModel::predict(const Batch& inputs) { return impl_->forward->run(inputs); }
 

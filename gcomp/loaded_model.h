@@ -37,6 +37,8 @@ class LoadedModel {
   /// Of inputs that are fed as bytes, and what was done to rows before they came (GraphOptions).
   const std::vector<InputForm>& input_forms() const;
   const std::string& preprocessing() const;
+  /// What numbers of its data stood for, such as classes: JSON (GraphOptions); "" where nothing had names.
+  const std::string& number_names() const;
   /// The model's outputs in inference form, by its own names. Throws UserError where an array is missing, has
   /// another row type, another number of rows than the rest, or an index out of range.
   std::vector<NamedTensor> predict(const Batch& inputs);

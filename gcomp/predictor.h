@@ -54,9 +54,10 @@ class Predictor {
   std::vector<NamedTensor> predict(const Batch& inputs, std::int64_t first_row = 0);
   /// Names of the inputs.
   std::vector<std::string> input_names() const;
-  /// GraphOptions::input_forms and ::preprocessing, which a .gcx keeps.
+  /// GraphOptions::input_forms, ::preprocessing and ::number_names, which a .gcx keeps.
   const std::vector<InputForm>& input_forms() const;
   const std::string& preprocessing() const;
+  const std::string& number_names() const;
   /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gcomp/driver/averaged_program.h"
+#include "gcomp/driver/not_a_number.h"
 #include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "passes/training/average_parameters.h"
@@ -220,7 +221,7 @@ void Trainer::check_finite() const {
       if (!std::isfinite(value.at(i)) && bad++ == 0) first = value.at(i);
     if (bad > 0)
       throw UserError(concat("parameter '", name, "' is no longer finite: ", bad, " of ", value.elements(),
-                             " elements are NaN or infinite, the first is ", first),
+                             " elements are NaN or infinite, the first is ", driver::without_sign_of_nan(first)),
                       ExitCode::numeric);
   }
 }
@@ -254,6 +255,7 @@ void Trainer::set_export_form(ExportForm form) { impl_->options.export_form = fo
 void Trainer::set_export_preprocessing(bool prepend) { impl_->options.export_preprocessing = prepend; }
 const std::vector<InputForm>& Trainer::input_forms() const { return impl_->saved.input_forms; }
 const std::string& Trainer::preprocessing() const { return impl_->saved.preprocessing; }
+const std::string& Trainer::number_names() const { return impl_->saved.number_names; }
 
 void Trainer::save(const Path& path) { save(path, Weights::trained); }
 

@@ -177,9 +177,10 @@ class Trainer {
   void set_export_form(ExportForm form);
   /// Likewise TrainOptions::export_preprocessing.
   void set_export_preprocessing(bool prepend);
-  /// GraphOptions::input_forms and ::preprocessing, which an artifact keeps.
+  /// GraphOptions::input_forms, ::preprocessing and ::number_names, which an artifact keeps.
   const std::vector<InputForm>& input_forms() const;
   const std::string& preprocessing() const;
+  const std::string& number_names() const;
   /// Replaces TrainOptions::keep_model; after load(), `whole` needs prepare_export().
   void set_keep_model(KeepModel keep);
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known

@@ -58,7 +58,7 @@ struct GraphOptions {
   std::vector<std::string> freeze, train;  ///< globs over parameters; the more exact wins
   std::vector<std::string> tie, untie;
   std::vector<InputForm> input_forms;
-  std::string preprocessing;  ///< kept with the model
+  std::string preprocessing, number_names;  ///< kept with the model
   std::string batchnorm_variance;
   std::int64_t seed = 0;  ///< of Dropout and other random operators
   /// inference_graph, beside a training step: names among which are the outputs that its loss looks at. Others that cannot be

@@ -63,8 +63,11 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   }
   saved.input_forms = graph.input_forms;
   saved.preprocessing = graph.preprocessing;
+  saved.number_names = graph.number_names;
+  saved.position.seed = static_cast<std::uint64_t>(graph.seed);
+  keep_choices(saved, options.device_options);
   ModelGraph made = inference_graph(model, graph, options.hooks);
-  describe_forward(saved, made);
+  describe_forward(saved, model, graph, made);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);

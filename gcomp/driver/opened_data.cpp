@@ -4,6 +4,7 @@
 
 #include "data/format.h"
 #include "data/mapping.h"
+#include "data/number_names.h"
 #include "data/order/mixture.h"
 #include "data/order/sampling.h"
 #include "data/order/split.h"
@@ -100,7 +101,8 @@ struct DataPlan {
   std::vector<data::MapEntry> map;
   data::TransformList training, evaluation;
   const Model* model = nullptr;
-  std::vector<std::string> deciding = {};  // deciding_arrays()
+  std::vector<std::string> deciding = {};       // deciding_arrays()
+  std::optional<data::NumberNames> names = {};  // of the first source, by which all others are numbered
 };
 
 DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
@@ -110,6 +112,7 @@ DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> 
                 .evaluation = {},
                 .model = model,
                 .deciding = deciding_arrays(request)};
+  if (!request.number_names.empty()) plan.names = data::parse_number_names(request.number_names);
   for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
   plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
                                                  : data::parse_transforms(request.eval_augment, "--eval-augment");
@@ -122,8 +125,11 @@ struct OpenedSource {
   std::vector<data::MapEntry> arrays;
 };
 
-OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
+OpenedSource open_source(const std::string& text, DataPlan& plan, OpenedData& opened) {
   OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
+  if (plan.names) one.source = data::numbered_as(std::move(one.source), *plan.names);
+  else plan.names = data::number_names(*one.source);
+  opened.number_names = data::text_of(*plan.names);
   if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.deciding);
   require_deciding(*one.source, plan.deciding, plan.map);
   data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
@@ -220,12 +226,13 @@ void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
 /// What a program that is compiled does with its inputs, and what its file says was done to rows before.
 struct KeptPreparation {
   const std::vector<InputForm>& forms;
-  const std::string& preprocessing;
+  const std::string &preprocessing, &number_names;
 };
 
 OpenedData open_as_kept(DataRequest request, const KeptPreparation& kept, std::span<const data::WantedArray> wanted) {
   const bool as_kept = request.augment.empty() && !kept.preprocessing.empty();
   if (as_kept) request.augment = kept.preprocessing;
+  request.number_names = kept.number_names;
   OpenedData opened = open_data(request, wanted);
   if (opened.input_forms != kept.forms && !request.augment.empty())
     throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '", kept.preprocessing,
@@ -266,10 +273,10 @@ std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
                                trainer.input_forms());
 }
 
-Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers, const Ranks& ranks) {
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers, const Ranks& ranks, const BadRows& bad) {
   Evaluator& evaluator = trainer.impl().used_evaluation();
   const FedArrays fed = fed_arrays(evaluator.executable().program(), label_limits(trainer));
-  return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers, ranks);
+  return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers, ranks, bad);
 }
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> asked, const Model* model) {
@@ -300,11 +307,11 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
 }
 
 OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted) {
-  return open_as_kept(std::move(request), {trainer.input_forms(), trainer.preprocessing()}, wanted);
+  return open_as_kept(std::move(request), {trainer.input_forms(), trainer.preprocessing(), trainer.number_names()}, wanted);
 }
 
 OpenedData open_data(DataRequest request, const Predictor& predictor, std::span<const data::WantedArray> wanted) {
-  return open_as_kept(std::move(request), {predictor.input_forms(), predictor.preprocessing()}, wanted);
+  return open_as_kept(std::move(request), {predictor.input_forms(), predictor.preprocessing(), predictor.number_names()}, wanted);
 }
 
 std::vector<std::string> paths_of(const DataRequest& request) {
@@ -313,7 +320,9 @@ std::vector<std::string> paths_of(const DataRequest& request) {
   texts.push_back(request.eval_data);
   for (const std::string& text : texts)
     if (!text.empty()) try {
-        paths.push_back(data::parse_spec(text).path.string());
+        const data::DataSpec spec = data::parse_spec(text);
+        paths.push_back(spec.path.string());
+        if (spec.options.knows("vocabulary") && spec.options.has("vocabulary")) paths.push_back(spec.options.word("vocabulary"));
       } catch (const UserError&) {}  // opening it says why
   return paths;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/source.h"
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/ranks.h"
 #include "gcomp/driver/training.h"
 #include "gcomp/input_form.h"
@@ -28,6 +29,8 @@ struct DataRequest {
   /// The array of classes, each of which is split by that share; "" for rows of whatever class.
   std::string stratify = {};
   std::string sample = {};  ///< FitOptions::sample, which may read an array that nothing else reads
+  /// GraphOptions::number_names of the model: classes and tokens are counted so. Without it, as the first of `data` counts them.
+  std::string number_names = {};
 };
 
 struct OpenedData {
@@ -35,6 +38,7 @@ struct OpenedData {
   std::vector<std::string> notes;        ///< what was assumed or tolerated, a sentence each
   std::vector<std::string> classes;      ///< names of those that `label` counts; none where nothing names them
   std::string vocabulary;                ///< docs/generate.md; "" for none
+  std::string number_names;              ///< of both, as models keep them (data/number_names.h)
   std::vector<InputForm> input_forms;    ///< what the program does with inputs, such as bytes of pixels
   std::string preprocessing;             ///< what was done to rows before, in the form of inference
 };
@@ -53,7 +57,8 @@ std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer);
 
 /// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data. Of several
 /// ranks all call it.
-Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1, const Ranks& ranks = Ranks(nullptr));
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1, const Ranks& ranks = Ranks(nullptr),
+                    const BadRows& bad = {});
 
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
 /// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.
@@ -63,7 +68,7 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
 OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted);
 OpenedData open_data(DataRequest request, const Predictor& predictor, std::span<const data::WantedArray> wanted);
 
-/// Paths of what a request opens.
+/// Paths of what a request opens, vocabularies among them.
 std::vector<std::string> paths_of(const DataRequest& request);
 
 /// Types of the arrays with all their rows, for the binding of shapes.

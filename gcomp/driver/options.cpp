@@ -24,6 +24,7 @@ GraphOptions graph_options(const gcomp::GraphOptions& options) {
           .untie = options.untie,
           .input_forms = options.input_forms,
           .preprocessing = options.preprocessing,
+          .number_names = options.number_names,
           .batchnorm_variance = options.batchnorm_variance,
           .seed = options.seed,
           .loss_outputs = {},

@@ -182,8 +182,11 @@ SavedModel parse(const json& object) {
                    .lora = {},
                    .input_forms = {},
                    .preprocessing = members.has("preprocessing") ? members.text("preprocessing") : "",
+                   .number_names = members.has("number_names") ? members.text("number_names") : "",
                    .micro_batches = members.has("micro_batches") ? members.integer("micro_batches", 2) : 1,
                    .timed = members.has("timed_choices") ? members.text("timed_choices") : "",
+                   .winograd = members.has("winograd") && members.boolean("winograd"),
+                   .tf32 = members.has("tf32") && members.boolean("tf32"),
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
@@ -274,8 +277,11 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   if (saved.lora) object["lora"] = to_json(*saved.lora);
   if (!saved.input_forms.empty()) object["input_forms"] = to_json(saved.input_forms);
   if (!saved.preprocessing.empty()) object["preprocessing"] = saved.preprocessing;
+  if (!saved.number_names.empty()) object["number_names"] = saved.number_names;
   if (saved.micro_batches > 1) object["micro_batches"] = saved.micro_batches;
   if (!saved.timed.empty()) object["timed_choices"] = saved.timed;
+  if (saved.winograd) object["winograd"] = true;
+  if (saved.tf32) object["tf32"] = true;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -297,16 +303,36 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
   }
 }
 
+void keep_choices(SavedModel& saved, const DeviceOptions& options) {
+  saved.winograd = options.winograd;
+  saved.tf32 = options.precision == MatmulPrecision::tf32;
+}
+
 DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
   if (options.timed_choices.empty()) options.timed_choices = saved.timed;
+  options.winograd = options.winograd || saved.winograd;
+  if (saved.tf32) options.precision = MatmulPrecision::tf32;
   return options;
 }
 
-std::optional<std::string> note_choices(const SavedModel& saved, const runtime::Device& device, const std::filesystem::path& path) {
-  if (saved.timed.empty()) return std::nullopt;
+std::vector<std::string> note_choices(const SavedModel& saved, const DeviceOptions& options, const runtime::Device& device,
+                                      const std::filesystem::path& path) {
+  std::vector<std::string> notes;
+  SavedModel asked;
+  keep_choices(asked, options);
+  const auto note = [&](bool of_model, bool given, std::string_view option) {
+    if (of_model && !given) notes.push_back(concat("'", path.string(), "' was made with ", option, ", and goes on so"));
+    if (given && !of_model)
+      notes.push_back(concat("'", path.string(), "' was made without ", option, ": its bits are others from here on"));
+  };
+  note(saved.winograd, asked.winograd, "--winograd");
+  note(saved.tf32, asked.tf32, "--tf32");
+  if (saved.timed.empty()) return notes;
   const std::string why = runtime::difference(saved.timed, device.timed_choices());
-  if (why.empty()) return std::nullopt;
-  return concat("'", path.string(), "': its timed choices (--tune) are not taken: ", why, "; bits may differ from here on");
+  if (!why.empty())
+    notes.push_back(
+        concat("'", path.string(), "': its timed choices (--tune) are not taken: ", why, "; bits may differ from here on"));
+  return notes;
 }
 
 void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path) {

@@ -59,13 +59,15 @@ struct SavedModel {
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
   std::vector<LabelLimit> labels;    ///< inputs of the step of Role::label
   std::vector<IndexLimit> limits;
-  std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
-  std::vector<ParameterGroup> groups;  ///< of the training step
-  std::optional<Adaptation> lora;      ///< none without adapters
-  std::vector<InputForm> input_forms;  ///< of the programs' inputs
-  std::string preprocessing;           ///< of rows before they come: a list of transforms in the form of inference
-  std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
-  std::string timed = {};              ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
+  std::string row_dependence;           ///< what keeps the forward program from working on parts of a batch; "" where nothing does
+  std::vector<ParameterGroup> groups;   ///< of the training step
+  std::optional<Adaptation> lora;       ///< none without adapters
+  std::vector<InputForm> input_forms;   ///< of the programs' inputs
+  std::string preprocessing;            ///< of rows before they come: a list of transforms in the form of inference
+  std::string number_names;             ///< what their numbers stand for (data/number_names.h); "" where nothing has names
+  std::int64_t micro_batches = 1;       ///< into how many the training step cuts a batch
+  std::string timed = {};               ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
+  bool winograd = false, tf32 = false;  ///< DeviceOptions::winograd and ::precision of the training, which decide its bits
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step
@@ -76,10 +78,14 @@ void store(const SavedModel& saved, runtime::Artifact& artifact);
 /// programs and weights.
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
 
-/// With the timed choices of the model where none are given: for the device that it runs on.
+/// What of the options decides bits, wherever it is looked at, becomes the model's.
+void keep_choices(SavedModel& saved, const DeviceOptions& options);
+/// With the timed choices of the model where none are given, and with what else its training computed by: for the device that it
+/// runs on.
 DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved);
-/// A note where the device computes products in other ways than the model's training did; nothing elsewhere.
-std::optional<std::string> note_choices(const SavedModel& saved, const runtime::Device& device, const std::filesystem::path& path);
+/// Notes where the device computes in other ways than the model's training did.
+std::vector<std::string> note_choices(const SavedModel& saved, const DeviceOptions& options, const runtime::Device& device,
+                                      const std::filesystem::path& path);
 
 /// Throws UserError (exit 2) where the artifact is compiled for another kind of device than the one that is asked for.
 void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path);

@@ -59,6 +59,8 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   saved = driver::describe_model(origin, given.loss, given.learning_rate, &made);
   saved.input_forms = options.graph.input_forms;
   saved.preprocessing = options.graph.preprocessing;
+  saved.number_names = options.graph.number_names;
+  driver::keep_choices(saved, given.device_options);
   saved.position.seed = static_cast<std::uint64_t>(given.graph.seed);
   for (const driver::GroupSummary& group : made.groups)
     saved.groups.push_back({group.text, group.rate, group.tensors, group.elements});
@@ -88,8 +90,9 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   options.loss = saved.loss;
   options.learning_rate = saved.learning_rate;
   driver::require_device(request, trained_step->target, path.string());
+  const DeviceOptions used = driver::with_choices(device_options, saved);
   open_device({&runtime::backend_of(trained_step->target), concat("compiled for ", runtime::to_string(trained_step->target))},
-              driver::with_choices(device_options, saved));
+              used);
   try {
     adopt_step(driver::step_programs(artifact));
   } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
@@ -102,7 +105,9 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   for (const auto& [name, tensor] : artifact.weights) memory->write(name, tensor);
   const std::vector<std::string> missing = memory->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
-  if (auto note = driver::note_choices(saved, *device, path.string())) model.repairs.push_back(*std::move(note));
+  for (std::string& note : driver::note_choices(saved, device_options, *device, path.string()))
+    model.repairs.push_back(std::move(note));
+  driver::keep_choices(saved, used);
 }
 
 /// Copies the inputs of the executable that are data from the batch.
@@ -140,7 +145,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
   graph_options.loss_outputs = passes::possible_outputs(loss);
   driver::ModelGraph made = driver::inference_graph(*source, graph_options, options.hooks);
-  driver::describe_forward(saved, made);
+  driver::describe_forward(saved, *source, graph_options, made);
   runtime::Program program =
       driver::compile_graph(std::move(made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = driver::kForwardProgram;

@@ -1,0 +1,37 @@
+// Classes and tokens of one source, counted as another counts them. A folder's classes are numbered by its own folders, a column's
+// by its own words, a text's characters by those it has: data that lack one would mean others by the same numbers.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/source.h"
+
+namespace gcomp::data {
+
+/// What the numbers of a source stand for.
+struct NumberNames {
+  std::string source;  ///< for messages
+  /// By the array's name, of those whose classes have names; under "" those of any other.
+  std::map<std::string, std::vector<std::string>> classes;
+  std::string vocabulary;  ///< its text (data/vocabulary_file.h); "" for none
+};
+NumberNames number_names(const Source& source);
+/// {"source": "photos", "classes": {"label": ["cat", "dog"]}, "vocabulary": "..."}; "" where nothing has names.
+std::string text_of(const NumberNames& names);
+/// Throws UserError for anything else.
+NumberNames parse_number_names(std::string_view text);
+/// Those that a run left beside its models, as text_of() has them: classes.json, a list, and vocab.json of a folder with a
+/// run.json;
+/// "" where there are none. Throws UserError naming the file.
+std::string number_names_of_run(const std::filesystem::path& folder);
+
+/// The source, its numbers being those of `names` wherever both name what an array's numbers, or a text's tokens, stand for; what
+/// has been numbered anew is told by its notes. Throws UserError for a class or token that `names` does not have.
+std::unique_ptr<Source> numbered_as(std::unique_ptr<Source> source, const NumberNames& names);
+
+}  // namespace gcomp::data
