@@ -81,6 +81,7 @@ struct FitPlan {
   Function<double(std::int64_t step)> rate;  ///< of a step of the data, from 0, as far as it can be told before the run
 
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }  ///< both from 0
+  std::int64_t end() const { return position.steps - done + steps; }  ///< steps of the data, with those before the run
 };
 
 /// A step that is done. Steps and epochs count from 1, from the start of the data.
@@ -105,6 +106,20 @@ struct FitEvaluation {
 };
 
 /// Everything may be empty. They are called between steps, by the thread that called fit(); what they throw ends it.
+/// What an error that ends a training leaves.
+struct FitFailure {
+  std::int64_t steps = 0;  ///< done by this call
+  /// Steps of the data after which the trainer stands: what was trained up to them is whole. None where an error within a step, or
+  /// a loss that was not finite, leaves weights that are not known to be good.
+  Optional<std::int64_t> stands_after;
+  std::string last;                    ///< the weights in the run directory; "" where this call wrote none
+  std::string checkpoint;              ///< the newest in the run directory; "" where there is none
+  std::vector<std::string> tolerated;  ///< as FitResult's, and what could not be written
+
+  /// Whether there is anything to keep.
+  bool has_trained() const { return stands_after && steps > 0; }
+};
+
 struct FitCallbacks {
   /// Everything is checked and compiled, nothing has run.
   Function<void(const FitPlan&)> begin = {};
@@ -117,6 +132,8 @@ struct FitCallbacks {
   Function<bool()> cancelled = {};
   /// What was tolerated, said once: a sentence.
   Function<void(std::string_view)> note = {};
+  /// An error ends the training; after this, fit() throws it.
+  Function<void(const FitFailure&)> failed = {};
 };
 
 /// Why a training ended.
@@ -155,7 +172,8 @@ class NotFinite : public UserError {
 };
 
 /// Trains. The trainer then stands after the last step: data_position() says so, and the learning rate is the base rate again.
-/// Throws UserError for options that do not fit, NotFinite, and what the callbacks throw.
+/// Throws UserError for options that do not fit, NotFinite, and what the callbacks throw. Where an Error comes between two steps,
+/// as from a row that cannot be read, the run directory gets a checkpoint and the weights of the steps before it.
 FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks = {});
 
 }  // namespace gcomp

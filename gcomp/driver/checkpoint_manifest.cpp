@@ -230,7 +230,9 @@ std::string to_string(const std::vector<ConfigDifference>& differences) {
     text += concat(i == 0 ? "" : ", ", "'", difference.field, "' was ", shown(difference.checkpoint), " and is ",
                    shown(difference.now));
   }
-  return differences.size() > kListed ? concat(text, " and ", differences.size() - kListed, " others") : text;
+  return differences.size() > kListed
+             ? concat(text, " and ", differences.size() - kListed, differences.size() == kListed + 1 ? " other" : " others")
+             : text;
 }
 
 }  // namespace gcomp::driver

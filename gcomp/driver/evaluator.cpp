@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/step_ports.h"
 #include "ir/base/error.h"
 
@@ -119,7 +118,8 @@ Evaluation Evaluator::run(const Batch& arrays) {
   return sums.value();
 }
 
-Evaluation Evaluator::run(const Dataset& data, std::span<const LabelLimit> limits, int workers, const Ranks& ranks) {
+Evaluation Evaluator::run(const Dataset& data, std::span<const LabelLimit> limits, int workers, const Ranks& ranks,
+                          const BadRows& bad) {
   const FedArrays fed = fed_arrays(executable().program(), limits);
   check_data(data, fed);
   const std::int64_t rows = data.rows(), batch = program_.batch() == 0 ? rows : std::min(rows, program_.batch());
@@ -131,7 +131,8 @@ Evaluation Evaluator::run(const Dataset& data, std::span<const LabelLimit> limit
   std::string own;
   ranks.agree([&] {
     if (begin == end) return;  // fewer batches than ranks
-    BatchLoader loader(data, fed, plan, {.workers = workers, .first_step = begin, .steps = end - begin});
+    BatchLoader loader(data, fed, plan,
+                       {.workers = workers, .on_bad_sample = bad.policy, .first_step = begin, .steps = end - begin});
     const RunRows run = [&](std::int64_t first, std::int64_t count) {
       loader.load(first / batch, memory);
       for (std::size_t i = 0; i < program_.data().size(); ++i) {
@@ -146,6 +147,7 @@ Evaluation Evaluator::run(const Dataset& data, std::span<const LabelLimit> limit
       if (ranks.several()) own += bytes_of(run_part(rows, part, run));
       else sums.add(run_part(rows, part, run));
     }
+    if (bad.skipped) bad.skipped->insert(bad.skipped->end(), loader.skipped().begin(), loader.skipped().end());
   });
   if (!ranks.several()) return sums.value();
   EvaluatedPart part;

@@ -9,6 +9,7 @@
 
 #include "gcomp/dataset.h"
 #include "gcomp/driver/batched_program.h"
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/ranks.h"
 #include "gcomp/evaluation.h"
@@ -44,7 +45,8 @@ class Evaluator {
   /// The same of rows that are read as they are due, by `workers` threads ahead: memory for some batches is all that it takes.
   /// Class numbers are checked against `limits`. Several ranks each run some of the batches, and all have the same result, which
   /// their number does not change.
-  Evaluation run(const Dataset& data, std::span<const LabelLimit> limits, int workers, const Ranks& ranks = Ranks(nullptr));
+  Evaluation run(const Dataset& data, std::span<const LabelLimit> limits, int workers, const Ranks& ranks = Ranks(nullptr),
+                 const BadRows& bad = {});
   runtime::Executable& executable() const { return program_.executable(); }
 
  private:

@@ -3,19 +3,39 @@
 #include <algorithm>
 #include <limits>
 
-namespace gcomp::driver {
+#include "ir/base/error.h"
 
-Plateau::Plateau(const Options& options, double learning_rate) : options_(options) {
-  constexpr double kWorst = std::numeric_limits<double>::infinity();
-  state_ = {.rate = learning_rate, .best = options_.word("mode") == "min" ? kWorst : -kWorst};
+namespace gcomp::driver {
+namespace {
+
+/// What any value is better than.
+double worst(bool higher_is_better) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return higher_is_better ? -kInfinity : kInfinity;
+}
+
+}  // namespace
+
+Plateau::Plateau(const Options& options, double learning_rate)
+    : options_(options), higher_is_better_(options.has("mode") && options.word("mode") == "max") {
+  state_ = {.rate = learning_rate, .best = worst(higher_is_better_)};
+}
+
+void Plateau::set_order(bool higher_is_better, const std::string& what) {
+  if (options_.has("mode") && higher_is_better != higher_is_better_)
+    throw UserError(concat(what, ": of '", metric(), "' ", higher_is_better ? "greater" : "smaller",
+                           " values are better, so that with mode=", options_.word("mode"),
+                           " the rate would fall while it improves; leave mode out"),
+                    ExitCode::usage);
+  higher_is_better_ = higher_is_better;
+  state_.best = worst(higher_is_better);
 }
 
 bool Plateau::is_better(double value) const {
   const double threshold = options_.number("threshold");
-  const bool least = options_.word("mode") == "min";
-  const double room = options_.word("threshold_mode") == "rel" ? state_.best * (least ? 1 - threshold : 1 + threshold)
-                                                               : state_.best + (least ? -threshold : threshold);
-  return least ? value < room : value > room;
+  const double more = higher_is_better_ ? threshold : -threshold;
+  const double room = options_.word("threshold_mode") == "rel" ? state_.best * (1 + more) : state_.best + more;
+  return higher_is_better_ ? value > room : value < room;
 }
 
 void Plateau::observe(double value) {

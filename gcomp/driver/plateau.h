@@ -17,7 +17,7 @@ struct PlateauState {
 };
 
 inline constexpr OptionDef kPlateauOptions[] = {
-    OptionDef::word("mode", "min", "min|max").says("whether a smaller or a greater value is better"),
+    OptionDef::word("mode", "none", "min|max").or_none().says("which values are better (default: as the metric has it)"),
     OptionDef::number("factor", "0.1").at_least(0).less_than(1).says("what the rate is multiplied by"),
     OptionDef::integer("patience", "10").at_least(0).of_unit("evaluations").says("without improvement that are let pass"),
     OptionDef::number("threshold", "1e-4").at_least(0).says("what an improvement is at least"),
@@ -36,6 +36,9 @@ class Plateau {
   double rate() const { return state_.rate; }
   /// What observe() is to be given: "loss", or a metric's name.
   std::string metric() const { return options_.word("metric"); }
+  /// Which values of the metric are better, before the first observation; without it, the smaller ones. Throws UserError (exit 2),
+  /// beginning with `what`, where the option `mode` says the opposite: the rate would fall while the metric improves.
+  void set_order(bool higher_is_better, const std::string& what);
   /// A value of the metric, in the order of the evaluations.
   void observe(double value);
 
@@ -46,6 +49,7 @@ class Plateau {
   bool is_better(double value) const;
 
   Options options_;
+  bool higher_is_better_ = false;
   PlateauState state_;
 };
 

@@ -181,6 +181,30 @@ TEST(Settings, WhatAnEarlierVersionDidNotHaveIsAsItWas) {
   EXPECT_EQ(differing(R"({"data": "d.npz"})"), "'lr' was 0.1 and is not there");
 }
 
+TEST(Settings, WhatMeansTheSameIsAsItWas) {
+  const std::string saved =
+      R"({"eval-every": 0, "lr": null, "metric": [], "max-nodes": 9, "on-bad-sample": "stop", "device": "auto"})";
+  const auto settings = [](const std::string& lr, const char* device) {
+    return concat(R"({"eval-every": {"value": null, "from": "default"}, "lr": )", lr,
+                  R"(, "metric": {"value": ["accuracy"], "from": "default"}, "max-nodes": {"value": 7, "from": "file"},
+                       "on-bad-sample": {"value": "skip", "from": "file"}, "device": {"value": ")",
+                  device, R"(", "from": "file"}})");
+  };
+  const std::string spelled = settings(R"({"value": 0.001, "from": "default"})", "auto");
+  EXPECT_EQ(to_string(driver::setting_differences(saved, spelled)), "");
+  const std::string given = settings(R"({"value": 0.001, "from": "file"})", "auto");
+  EXPECT_EQ(to_string(driver::setting_differences(saved, given)), "'lr' was null and is 0.001") << "nobody knows what it was";
+  const auto device = [&](const char* before, const char* now) {
+    std::vector<driver::ConfigDifference> differences =
+        driver::setting_differences(saved, settings(R"({"value": 0.001, "from": "default"})", "cpu"));
+    driver::take_device(differences, before, now);
+    return to_string(differences);
+  };
+  EXPECT_EQ(device("cpu, 2 threads (cpu: no CUDA driver)", "cpu, 8 threads (asked for)"), "");
+  EXPECT_EQ(device("NVIDIA H200, sm_90", "cpu, 8 threads (asked for)"), "'device' was \"auto\" and is \"cpu\"");
+  EXPECT_EQ(device("", "cpu, 8 threads (asked for)"), "'device' was \"auto\" and is \"cpu\"");
+}
+
 TEST_F(Damaged, ACheckpointWhileStepsArePendingIsRefused) {
   Course course(options_);
   course.trainer().start();

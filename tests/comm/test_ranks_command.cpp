@@ -242,6 +242,16 @@ TEST_F(RanksCommand, EndTogetherAfterASignal) {
   EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(run) / "last.onnx"));
 }
 
+/// mpirun passes on SIGUSR1 alone: the exit code and the words are of what came.
+TEST_F(RanksCommand, EndByTheSignalThatCame) {
+  Words words = training("100000000", {"--ranks", "2", "--json", "--out", folder_ / "t.onnx"});
+  std::erase(words, "--quiet");
+  const CommandResult result = interrupt_gcomp(words, "step 1/", SIGTERM);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.errors;
+  EXPECT_NE(result.errors.find("interrupted by SIGTERM after step "), std::string::npos) << result.errors;
+  EXPECT_NE(result.output.find("\"interrupted\":\"SIGTERM\""), std::string::npos) << result.output;
+}
+
 /// One line that says where, what was found and what was wanted, and no rank that waits.
 TEST_F(RanksCommand, WhatDoesNotFitIsSaidOnce) {
   const std::string out = folder_ / "t.onnx";

@@ -1,6 +1,9 @@
 // Runs on a GPU, where the loss of a step is read while the next one is computed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "ir/base/error.h"
 #include "tests/cuda/cuda_run.h"
 
@@ -47,6 +50,28 @@ TEST_F(CudaRuns, LastRowsAreASmallerStep) {
   const std::vector<double> on_gpu = losses_on("cuda"), on_cpu = losses_on("cpu");
   ASSERT_EQ(on_gpu.size(), 6u);
   for (std::size_t step = 0; step < on_gpu.size(); ++step) EXPECT_NEAR(on_gpu[step], on_cpu[step], 1e-12) << step;
+}
+
+/// The third step's image is damaged, which is found while the second is under way: two steps are kept.
+TEST_F(CudaRuns, AnErrorKeepsTheStepThatIsUnderWay) {
+  const std::string digits = std::string(GCOMP_SOURCE_DIR) + "/examples/digits/", images = folder_ / "images";
+  ASSERT_EQ(folder_.run({"data", "convert", digits + "test.npz", "-o", images, "--to", "images"}).result.exit_code, 0);
+  const auto run = [&](const std::string& name, const std::string& steps) {
+    return folder_.run({"train", digits + "digits.onnx", "--data", images, "--loss", "cross_entropy", "--batch", "16", "--steps",
+                        steps, "--no-shuffle", "--device", "cuda", "--run-dir", folder_ / name});
+  };
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(images))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::ranges::sort(files);
+  std::filesystem::resize_file(files.at(40), 50);
+  const CudaRun two = run("two", "2"), four = run("four", "4");
+  ASSERT_EQ(two.result.exit_code, 0) << two.result.errors;
+  EXPECT_EQ(four.result.exit_code, 3) << four.result.errors;
+  EXPECT_NE(four.result.errors.find("an error ends the run after step 2 of 4"), std::string::npos) << four.result.errors;
+  EXPECT_TRUE(contents(folder_ / "four" / "last.onnx") == contents(folder_ / "two" / "last.onnx"));
+  EXPECT_EQ(losses("four"), losses("two"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "four" / "checkpoints" / "step-00000002"));
 }
 
 /// Workers write pinned memory that the copies to the GPU read, also while two steps are under way.

@@ -116,6 +116,44 @@ TEST_F(OutputFiles, TwoOutputsAreTwoFiles) {
   EXPECT_EQ(train({"--metrics", "/dev/null"}).exit_code, 0);
 }
 
+/// --overwrite removes a run, and --resume replaces its weights: neither may take what the new run reads.
+TEST_F(OutputFiles, ARunRemovesNothingThatItReads) {
+  const std::string run = folder_ / "run";
+  const auto train_in_run = [&](const std::string& model, const std::string& data, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",   model, "--data",  data, "--loss",    "cross_entropy",
+                                       "--batch", "4",   "--steps", "1",  "--run-dir", run};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  };
+  ASSERT_EQ(train_in_run(model_, data_, {"--checkpoint-every", "1"}).exit_code, 0);
+  const std::string last = run + "/last.onnx", config = run + "/config.json", before = contents(last);
+  fs::create_directory_symlink(run, folder_ / "link");
+  const std::string linked = folder_ / "link" / "last.onnx";
+  for (const char* how : {"--overwrite", "--resume"}) {
+    expect_refused(train_in_run(last, data_, {how}), ExitCode::usage, {"--run-dir", "the model '" + last, "which this run reads"});
+    expect_refused(train_in_run(linked, data_, {how}), ExitCode::usage, {"the model '" + linked});
+    for (const std::string& init : {run, last, run + "/checkpoints", run + "/checkpoints/step-00000001"})
+      expect_refused(train_in_run(model_, data_, {how, "--init", init}), ExitCode::usage, {"file of initial weights '" + init});
+    expect_refused(train_in_run(model_, run + "/metrics.csv", {how}), ExitCode::usage, {"the data '"});
+    expect_refused(train_in_run(model_, data_, {how, "--eval-data", run + "/metrics.csv"}), ExitCode::usage, {"evaluation data"});
+  }
+  expect_refused(train_in_run(model_, data_, {"--overwrite", "--config", config}), ExitCode::usage, {"the configuration"});
+  EXPECT_EQ(contents(last), before);
+  EXPECT_TRUE(fs::exists(run + "/checkpoints/step-00000001"));
+  EXPECT_EQ(train_in_run(model_, data_, {"--resume", "--config", config}).exit_code, 0);
+  EXPECT_EQ(train_in_run(model_, data_, {"--overwrite"}).exit_code, 0);
+}
+
+TEST_F(OutputFiles, NoOutputIsOneOfTheRunsOwnFiles) {
+  const std::string run = folder_ / "run";
+  for (const char* name : {"config.json", "metrics.jsonl", "log.txt"})
+    expect_refused(train({"--run-dir", run, "--metrics", run + "/./" + name}), ExitCode::usage,
+                   {"--metrics", std::string("and '") + name + "' of --run-dir"});
+  expect_refused(train({"--run-dir", run, "--ema", "0.9", "--out-ema", run + "/best.onnx"}), ExitCode::usage,
+                 {"--out-ema", "'best.onnx' of --run-dir"});
+  EXPECT_FALSE(fs::exists(run));
+}
+
 TEST_F(OutputFiles, EmittedFilesReplaceNoModel) {
   fs::copy_file(model_, folder_ / "forward.gir");
   const std::string before = contents(folder_ / "forward.gir");

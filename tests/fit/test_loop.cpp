@@ -132,6 +132,29 @@ TEST(Fit, PlateauFollowsTheLossOfTheEpochs) {
   for (std::size_t i = 0; i < rates.size(); ++i) EXPECT_EQ(rates[i], i / 6 < 3 ? 1e-300 : 0.5e-300) << i;
 }
 
+/// Of r2 greater values are better, of the loss smaller ones: while they improve, the rate stays.
+TEST(Fit, PlateauKnowsWhichValuesAreBetter) {
+  const Curve data;
+  const auto last_rate = [&](const std::string& options) {
+    Trainer trainer = curve_trainer("sgd(lr=0.01)", 26);
+    double rate = 0;
+    FitCallbacks callbacks;
+    callbacks.step = [&](const FitStep& step) { rate = step.learning_rate; };
+    fit(trainer, data, {.steps = 8, .schedule = concat("plateau(patience=0, ", options, ")"), .eval = &data, .eval_every = 1},
+        callbacks);
+    return rate;
+  };
+  for (const char* options : {"metric=loss", "metric=r2", "metric=r2, mode=max", "metric=loss, mode=min"})
+    EXPECT_EQ(last_rate(options), 0.01) << options;
+  for (const char* options : {"metric=r2, mode=min", "metric=mae, mode=max", "mode=max"}) try {
+      last_rate(options);
+      ADD_FAILURE() << options;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_NE(std::string(error.what()).find("the rate would fall while it improves"), std::string::npos) << error.what();
+    }
+}
+
 TEST(Fit, AMetricIsFoundByItsTextOrItsNameAlone) {
   const std::vector<std::string> metrics{"accuracy", "top_k(k=5)", "f1(average=macro)", "f1(average=micro)", "confusion"};
   const auto message = [&](std::string_view name) -> std::string {

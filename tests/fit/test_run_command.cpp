@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
+#include "runtime/files/npy.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"
@@ -152,9 +154,165 @@ TEST_F(RunCommand, ALossThatIsNotFiniteIsOnRecord) {
   const CommandResult result = train({"--steps", "20", "--optimizer", "sgd", "--lr", "1e38", "--run-dir", run_});
   EXPECT_EQ(result.exit_code, 8) << result.errors;
   EXPECT_NE(result.errors.find("last.onnx' is not written"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("the weights from before the step that failed are no longer there, and there is no checkpoint"),
+            std::string::npos)
+      << result.errors;
   EXPECT_EQ(read("run.json").at("state"), "failed");
   EXPECT_FALSE(fs::exists(folder_ / "run" / "last.onnx"));
   EXPECT_NE(contents(folder_ / "run" / "log.txt").find("is not written"), std::string::npos);
+}
+
+/// What means the same in other words is no other configuration.
+TEST_F(RunCommand, GoesOnWithOtherWords) {
+  const fs::path data = fs::path(recorded_model("mlp").data());
+  const std::string elsewhere = (data.parent_path() / "." / data.filename()).string(), linked = folder_ / "linked.npz";
+  fs::create_symlink(fs::absolute(data), linked);
+  ASSERT_EQ(train({"--steps", "2", "--run-dir", run_, "--checkpoint-every", "1"}).exit_code, 0);
+  const std::vector<std::vector<std::string>> cases{
+      {"--lr", "0.001"},        {"--precision", "f32"},   {"--weight-decay", "0.01"}, {"--schedule", "constant"},
+      {"--max-kernels", "999"}, {"--max-nodes", "99999"}, {"--eps", "1e-8"},          {"--on-bad-sample", "skip"}};
+  for (std::vector<std::string> more : cases) {
+    const std::string word = more.front();
+    more.insert(more.end(), {"--steps", "2", "--run-dir", run_, "--checkpoint-every", "1", "--resume"});
+    const CommandResult result = train(more);
+    EXPECT_EQ(result.exit_code, 0) << word << ": " << result.errors;
+  }
+  if (!on_another_device()) {
+    EXPECT_EQ(train({"--steps", "2", "--run-dir", run_, "--resume", "--device", "cpu", "--on-bad-sample", "skip"}).exit_code, 0);
+  }
+  for (const std::string& path : {elsewhere, linked}) {
+    const CommandResult result = run_gcomp({"train", recorded_model("mlp").model(), "--data", path, "--loss", "bce", "--batch",
+                                            "32", "--steps", "3", "--run-dir", run_, "--resume", "--on-bad-sample", "skip"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  }
+  const CommandResult other = train({"--steps", "3", "--run-dir", run_, "--resume", "--lr", "0.002"});
+  EXPECT_EQ(other.exit_code, 2) << other.errors;
+  EXPECT_NE(other.errors.find("'lr' was 0.001 and is 0.002"), std::string::npos) << other.errors;
+}
+
+/// Under the name that they had.
+TEST_F(RunCommand, OtherDataAreNoContinuation) {
+  const std::string data = folder_ / "rows.npz", eval = folder_ / "eval.npz";
+  write_batch(recorded_model("mlp"), 64, data);
+  write_batch(recorded_model("mlp"), 32, eval);
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",
+                                       recorded_model("mlp").model(),
+                                       "--data",
+                                       data,
+                                       "--eval-data",
+                                       eval,
+                                       "--loss",
+                                       "bce",
+                                       "--batch",
+                                       "32",
+                                       "--steps",
+                                       "4",
+                                       "--run-dir",
+                                       run_,
+                                       "--checkpoint-every",
+                                       "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  };
+  ASSERT_EQ(run({}).exit_code, 0);
+  for (const auto& [changed, flag] : {std::pair(data, "--data '"), std::pair(eval, "--eval-data '")}) {
+    const std::string before = contents(changed);
+    std::map<std::string, Tensor> arrays = load_arrays(changed);
+    std::vector<runtime::NamedTensor> others;
+    for (auto& [name, array] : arrays) {
+      if (is_float(array.dtype())) array.set(0, array.at(0) + 1);
+      others.emplace_back(name, array);
+    }
+    runtime::write_npz(changed, others);
+    const CommandResult result = run({"--resume"});
+    EXPECT_EQ(result.exit_code, 3) << result.errors;
+    for (const std::string& part :
+         {std::string(flag) + changed + "' is not what the run began with: its SHA-256 was", std::string("--init")})
+      EXPECT_NE(result.errors.find(part), std::string::npos) << part << " is not in " << result.errors;
+    put(changed, before);
+    EXPECT_EQ(run({"--resume"}).exit_code, 0);
+  }
+}
+
+/// Steps 9 to 12 of 12, by the rates that they have.
+TEST_F(RunCommand, SaysTheRatesOfWhatIsLeft) {
+  const std::vector<std::string> more{"--steps", "12",       "--schedule",         "linear", "--lr", "1", "--run-dir",
+                                      run_,      "--resume", "--checkpoint-every", "8"};
+  std::vector<std::string> plan = more;
+  plan.push_back("--plan-only");
+  ASSERT_EQ(train(more).exit_code, 0);
+  fs::remove_all(folder_ / "run" / "checkpoints" / "step-00000012");
+  const CommandResult planned = train(plan);
+  ASSERT_EQ(planned.exit_code, 0) << planned.errors;
+  EXPECT_NE(planned.output.find("step 9 to 12"), std::string::npos) << planned.output;
+  EXPECT_NE(planned.output.find("plan: 12 steps of 32 rows"), std::string::npos) << planned.output;
+  EXPECT_NE(planned.output.find(", 8 of them done"), std::string::npos) << planned.output;
+  const CommandResult resumed = train(more);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  for (const char* part :
+       {"learning rate 0.333333 at step 9, 0.25 at step 10, 0.0833333 at step 12\n", ", learning rate 0.333333\n"})
+    EXPECT_NE(resumed.errors.find(part), std::string::npos) << part << " is not in " << resumed.errors;
+}
+
+/// A run that is interrupted while it compiles goes on too.
+TEST_F(RunCommand, ASignalBeforeTheFirstStepLeavesARunThatGoesOn) {
+  if (on_another_device()) GTEST_SKIP() << "no C++ compiler there";
+  const std::string compiler = folder_ / "c++";
+  put(compiler, "#!/bin/sh\ncase $1 in --version) echo hanging 1.0; exit;; esac\ntouch '" + (folder_ / "started").string() +
+                    "'\nsleep 1000\n");
+  fs::permissions(compiler, fs::perms::owner_all);
+  const auto end_it = [&](pid_t child) {
+    while (!fs::exists(folder_ / "started")) usleep(1000);
+    kill(child, SIGTERM);
+  };
+  const auto run = [&](const std::string& how) {
+    fs::remove(folder_ / "started");
+    std::vector<std::string> more{"--steps", "4", "--run-dir", run_, "--compiler", compiler, "--no-cache"};
+    if (!how.empty()) more.push_back(how);
+    return run_gcomp_until(words(more), "compiling", end_it);
+  };
+  for (const char* how : {"", "--resume"}) {
+    const CommandResult result = run(how);
+    EXPECT_EQ(result.exit_code, 75) << result.errors;
+    for (const char* part : {"interrupted by SIGTERM before the first step; to go on: ", "--no-cache --resume\n"})
+      EXPECT_NE(result.errors.find(part), std::string::npos) << result.errors;
+  }
+  EXPECT_EQ(run("--overwrite").exit_code, 128 + SIGTERM) << "--resume would go on with the run that was to be replaced";
+}
+
+/// A file that is cut while it is read: what was trained is written, and the error is the error.
+TEST_F(RunCommand, AnErrorKeepsWhatWasTrained) {
+  const auto run = [&](const std::vector<std::string>& more) {
+    fs::create_directories(folder_ / "rows");
+    write_batch(recorded_model("mlp"), 32, folder_ / "rows.npz");
+    for (const auto& [name, array] : load_arrays(folder_ / "rows.npz")) {
+      TensorType type = array.type();
+      type.shape[0] = 20000;
+      runtime::write_npy(folder_ / "rows" / (name + ".npy"), Tensor(type));
+    }
+    std::vector<std::string> arguments{
+        "train",    recorded_model("mlp").model(), "--data", folder_ / "rows", "--loss", "bce", "--batch", "32", "--steps",
+        "100000000"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp_until(arguments, "step 1/", [&](pid_t) {
+      for (const fs::directory_entry& file : fs::directory_iterator(folder_ / "rows")) fs::resize_file(file, 1000);
+    });
+  };
+  const CommandResult kept = run({"--run-dir", run_});
+  EXPECT_EQ(kept.exit_code, 3) << kept.errors;
+  for (const std::string& part :
+       {"; what was trained up to there is in '" + run_ + "/last.onnx'; once the cause is gone, to go on: ",
+        std::string("an error ends the run after step "), std::string("--resume\n")})
+    EXPECT_NE(kept.errors.find(part), std::string::npos) << part << " is not in " << kept.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "run" / "last.onnx"));
+  EXPECT_FALSE(fs::is_empty(folder_ / "run" / "checkpoints"));
+  EXPECT_NE(contents(folder_ / "run" / "log.txt").find("an error ends the run after step "), std::string::npos);
+  const CommandResult alone = run({"--out", folder_ / "t.onnx"});
+  EXPECT_EQ(alone.exit_code, 3) << alone.errors;
+  EXPECT_NE(alone.errors.find("what was trained up to there is in '" + (folder_ / "t.onnx").string() + "'\n"), std::string::npos)
+      << alone.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "t.onnx"));
 }
 
 TEST_F(RunCommand, AConfigurationIsReadAgain) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/fit/metrics_table.h"
+#include "gcomp/driver/fit/run_directory.h"
 #include "ir/base/error.h"
 #include "runtime/files/sha256.h"
 #include "tests/fit/small_training.h"
@@ -215,6 +216,63 @@ TEST_F(RunFolder, AnotherConfigurationIsNoContinuation) {
   RunDirectory run(path, EarlierRun::resume);
   const std::string message = refusal([&] { fit(other, data_, {.steps = 9, .schedule = "cosine", .run = &run}); });
   EXPECT_NE(message.find("'schedule' was \"\" and is \"cosine\""), std::string::npos) << message;
+}
+
+/// What it reads, a run must not replace or remove.
+TEST_F(RunFolder, WhatTheRunReadsIsNotInItsWay) {
+  const std::string path = folder_ / "run";
+  std::filesystem::create_directories(path);
+  std::filesystem::create_directory_symlink(path, folder_ / "link");
+  EXPECT_EQ(driver::name_in_run(path, in("run", "last.onnx")), "last.onnx");
+  EXPECT_EQ(driver::name_in_run(path, in("run", "checkpoints/step-00000007")), "checkpoints");
+  EXPECT_EQ(driver::name_in_run(path, in("link", "./best.gcx")), "best.gcx");
+  EXPECT_EQ(driver::name_in_run(path, path), ".");
+  EXPECT_EQ(driver::name_in_run(path, path + "/"), ".");
+  EXPECT_EQ(driver::name_in_run(path, in("run", "notes.txt")), "");
+  EXPECT_EQ(driver::name_in_run(path, folder_ / "last.onnx"), "");
+  EXPECT_EQ(driver::name_in_run(folder_ / "none", folder_ / "none" / "run.json"), "run.json");
+  const auto rows = dataset_of(arrays_of(data_), in("run", "metrics.jsonl"));
+  for (const EarlierRun earlier : {EarlierRun::overwrite, EarlierRun::resume}) {
+    Trainer trainer = curve_trainer();
+    RunDirectory run(path, earlier);
+    EXPECT_NE(refusal([&] { fit(trainer, *rows, {.steps = 2, .run = &run}); }).find("metrics.jsonl', which this run reads"),
+              std::string::npos);
+  }
+}
+
+/// A run that was killed before its first checkpoint loses nothing to the one that starts anew.
+TEST_F(RunFolder, WhatCannotGoOnIsKept) {
+  const auto train = [&] {
+    std::string notes;
+    Trainer trainer = curve_trainer();
+    RunDirectory run(folder_ / "run", EarlierRun::resume);
+    FitCallbacks callbacks;
+    callbacks.note = [&](std::string_view note) { notes += concat(note, "\n"); };
+    fit(trainer, data_, {.steps = 4, .eval = &held_back_, .save_best = "loss", .run = &run}, callbacks);
+    return notes;
+  };
+  EXPECT_EQ(train(), "");
+  const std::string metrics = contents(in("run", "metrics.jsonl")), best = contents(in("run", "best.gcx"));
+  EXPECT_NE(train().find("the run starts anew; what was there goes to '" + in("run", "earlier-1") + "'"), std::string::npos);
+  EXPECT_EQ(contents(in("run", "earlier-1/metrics.jsonl")), metrics);
+  EXPECT_EQ(contents(in("run", "earlier-1/best.gcx")), best);
+  EXPECT_EQ(lines_of(in("run", "metrics.jsonl")).size(), lines_of(in("run", "earlier-1/metrics.jsonl")).size());
+  train();
+  EXPECT_TRUE(std::filesystem::exists(in("run", "earlier-2/best.gcx")));
+  Trainer trainer = curve_trainer();
+  RunDirectory run(folder_ / "run", EarlierRun::overwrite);
+  fit(trainer, data_, {.steps = 1, .run = &run});
+  EXPECT_FALSE(std::filesystem::exists(in("run", "earlier-1"))) << "it is replaced with the run";
+}
+
+TEST_F(RunFolder, ItsLogHasNoEmptyLines) {
+  RunDirectory run(folder_ / "run");
+  run.log("a line\n");
+  run.log("another");
+  Trainer trainer = curve_trainer();
+  fit(trainer, data_, {.steps = 1, .run = &run});
+  run.log("the last\n");
+  EXPECT_EQ(contents(in("run", "log.txt")), "a line\nanother\nthe last\n");
 }
 
 TEST_F(RunFolder, ATableGetsTheColumnsThatCome) {

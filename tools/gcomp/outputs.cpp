@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "gcomp/driver/fit/run_directory.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -64,11 +65,14 @@ void check_ending(const Output& output) {
 
 }  // namespace
 
-Outputs::Outputs(std::vector<Output> outputs) : outputs_(std::move(outputs)) {
+Outputs::Outputs(std::vector<Output> outputs, std::string run_dir) : outputs_(std::move(outputs)), run_dir_(std::move(run_dir)) {
   std::erase_if(outputs_, [](const Output& output) { return output.path.empty(); });
   std::map<FileIdentity, const Output*> known;  // thousands of kernels may be emitted: each file is looked at once
   for (const Output& output : outputs_) {
     check_ending(output);
+    if (const std::string own = run_dir_.empty() ? "" : driver::name_in_run(run_dir_, output.path); !own.empty())
+      refuse_output(concat(output.flag, " ", output.path, " and '", own, "' of --run-dir ", run_dir_,
+                           " are in one place; give it a name of its own"));
     const auto identity = identity_of(output.path);
     if (!identity) continue;
     const auto [found, added] = known.emplace(*identity, &output);
@@ -80,6 +84,7 @@ Outputs::Outputs(std::vector<Output> outputs) : outputs_(std::move(outputs)) {
 }
 
 void Outputs::protect(std::string_view role, const fs::path& path) const {
+  if (!run_dir_.empty()) driver::protect_from_run(run_dir_, role, path);
   for (const Output& output : outputs_)
     if (same_file(output.path, path))
       refuse_output(concat(output.flag, " ", output.path, ": that is the ", role,

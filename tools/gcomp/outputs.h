@@ -1,5 +1,6 @@
 // The files that a command writes, checked before any work: an ending that says what gcomp writes, no file that the run reads, and
-// no two of them in one. Files are compared by device and inode, so links and other spellings of a path do not help.
+// no two of them in one, those of --run-dir among them. Files are compared by device and inode, so links and other spellings of a
+// path do not help.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +24,9 @@ inline const std::vector<std::string> kArrayEndings = {".npz"};
 
 class Outputs {
  public:
-  /// Throws UserError (exit 2) for an ending that is unknown, and where two outputs are one file.
-  explicit Outputs(std::vector<Output> outputs);
+  /// Throws UserError (exit 2) for an ending that is unknown, and where two outputs are one file. `run_dir` is the folder of a run,
+  /// whose own files are outputs too; "" for none.
+  explicit Outputs(std::vector<Output> outputs, std::string run_dir = "");
 
   /// Throws UserError (exit 2) where an output is the file at `path`, which the run reads as its `role`: "model", "data".
   void protect(std::string_view role, const std::filesystem::path& path) const;
@@ -33,6 +35,7 @@ class Outputs {
 
  private:
   std::vector<Output> outputs_;
+  std::string run_dir_;
 };
 
 }  // namespace gcomp::tools

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/mpi_communicator.h"
 #include "runtime/cpu/thread_pool.h"
+#include "runtime/files/descriptor.h"
 #include "tools/gcomp/mpirun_watch.h"
 
 namespace gcomp::tools {
@@ -40,13 +42,27 @@ void check_rank_flags(const RankFlags& flags) {
     refuse_ranks(concat("--distributed none: one process trains alone, and --ranks ", flags.ranks, " asks for several"));
 }
 
+constexpr char kAskedVariable[] = "GCOMP_ASKED_SIGNAL";  // of the ranks: a file with the signal that the first process got
+
 volatile std::sig_atomic_t g_mpirun = 0;  // its process
-volatile std::sig_atomic_t g_asked = 0;
+volatile std::sig_atomic_t g_own_asked = 0;
+volatile std::sig_atomic_t* g_asked = &g_own_asked;  // the first signal, in memory that ranks can read
 
 /// mpirun passes SIGUSR1 on to the ranks, which then end as one process does; a second signal ends them at once.
-void pass_on(int) {
-  if (g_mpirun != 0) ::kill(g_mpirun, g_asked == 0 ? SIGUSR1 : SIGTERM);
-  g_asked = 1;
+void pass_on(int signal) {
+  const bool is_first = *g_asked == 0;
+  if (is_first) *g_asked = signal;
+  if (g_mpirun != 0) ::kill(g_mpirun, is_first ? SIGUSR1 : SIGTERM);
+}
+
+/// The file of this process's memory that holds *g_asked; "" where there can be none, and ranks know of SIGUSR1 alone.
+std::string share_asked_signal() {
+  const int file = ::memfd_create("gcomp-asked-signal", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, sizeof *g_asked) != 0) return "";
+  void* const memory = ::mmap(nullptr, sizeof *g_asked, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) return "";
+  g_asked = static_cast<volatile std::sig_atomic_t*>(memory);
+  return concat("/proc/", ::getpid(), "/fd/", file);
 }
 
 void pass_signals_on() {
@@ -58,13 +74,14 @@ void pass_signals_on() {
 }
 
 /// In the child: mpirun by itself in a process group, so that a terminal's Ctrl-C comes to this process alone.
-[[noreturn]] void exec_mpirun(const std::vector<char*>& arguments, pid_t parent, int errors) {
+[[noreturn]] void exec_mpirun(const std::vector<char*>& arguments, pid_t parent, int errors, const std::string& asked) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
+  if (!asked.empty()) ::setenv(kAskedVariable, asked.c_str(), 1);
   ::execvp(arguments[0], arguments.data());
   const std::string message = concat("gcomp train: mpirun cannot be started: ", std::strerror(errno),
                                      errno == ENOENT ? "; install an MPI (Debian: openmpi-bin)" : "", "\n");
@@ -135,9 +152,10 @@ std::optional<int> show_errors(int from, pid_t mpirun) {
   int errors[2];
   if (::pipe2(errors, O_CLOEXEC) != 0)
     throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
+  const std::string asked = share_asked_signal();
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
-  if (child == 0) exec_mpirun(arguments, parent, errors[1]);
+  if (child == 0) exec_mpirun(arguments, parent, errors[1], asked);
   g_mpirun = child;
   pass_signals_on();
   ::close(errors[1]);
@@ -173,6 +191,14 @@ void RankFlags::add(ArgumentParser& parser) {
       .add_flag("--time-exchanges", time_exchanges,
                 "how long the ranks waited for each other and moved data; each exchange then takes one small message more")
       .group(group);
+}
+
+int signal_asked(int noted) {
+  const char* path = noted == SIGUSR1 ? environment(kAskedVariable) : nullptr;
+  if (!path) return noted;
+  const runtime::Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  std::sig_atomic_t asked = 0;
+  return file && ::read(file.get(), &asked, sizeof asked) == sizeof asked && asked != 0 ? asked : noted;
 }
 
 OpenedRanks open_ranks(const RankFlags& flags, const std::vector<std::string>& words) {

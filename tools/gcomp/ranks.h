@@ -30,4 +30,7 @@ struct OpenedRanks {
 /// and options do not agree, DeviceError (exit 6) where MPI cannot be had.
 OpenedRanks open_ranks(const RankFlags& flags, const std::vector<std::string>& words);
 
+/// What the signal that a rank noted stands for: mpirun passes SIGUSR1 on whatever came to the process that was given --ranks.
+int signal_asked(int noted);
+
 }  // namespace gcomp::tools

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/loss_file.h"
 #include "ir/base/error.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/run_config.h"
@@ -31,9 +33,12 @@ void train_rank(const TrainFlags& flags, const Console& console, const OpenedRan
   } catch (const RankFailed&) { throw; } catch (const Error& error) {
     if (run) run->log(error.what());
     if (interrupt.signal() == 0 || (run && run->started())) throw;
-    throw Unfinished{concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step",
-                            flags.out.empty() ? "" : concat("; '", flags.out, "' is not written")),
-                     exit_code_of_signal(interrupt.signal()), nullptr};
+    const int signal = signal_asked(interrupt.signal());
+    const bool goes_on = !flags.run.run_dir.empty() && !flags.run.overwrite && !flags.run.plan_only;
+    throw Unfinished{concat("interrupted by ", name_of_signal(signal), " before the first step",
+                            flags.out.empty() ? "" : concat("; '", flags.out, "' is not written"),
+                            goes_on ? concat("; to go on: ", flags.resume_command) : ""),
+                     goes_on ? kExitToResume : exit_code_of_signal(signal), nullptr};
   }
 }
 
@@ -82,6 +87,29 @@ void settle_tuning(TrainFlags& flags, Communicator* communicator) {
   set_config(flags, "tune", settled == "on" ? nlohmann::json(true) : nlohmann::json(settled), "the run directory");
 }
 
+/// What the options that were not given stand for is in config.json, so that a run may go on with them spelled out.
+void settle_defaults(TrainFlags& flags) {
+  if (is_artifact(flags.model)) return;
+  const nlohmann::json config = nlohmann::json::parse(flags.config_json);
+  const auto settle = [&](const char* option, const nlohmann::json& value) {
+    const nlohmann::json& entry = config.at(option);
+    if (entry.at("from") == "default" && entry.at("value").empty()) set_config(flags, option, value, "default");
+  };
+  try {
+    const driver::Optimizer optimizer = flags.optimizer.parse();
+    settle("lr", flags.optimizer.rate());
+    for (const auto& [option, name] : {std::pair("momentum", "momentum"), std::pair("dampening", "dampening"),
+                                       std::pair("weight-decay", "weight_decay"), std::pair("eps", "eps")})
+      if (optimizer.options().knows(name) && optimizer.options().has(name)) settle(option, optimizer.options().number(name));
+    settle("precision", "f32");
+    settle("schedule", "constant");
+    nlohmann::json metrics = nlohmann::json::array();
+    for (const passes::MetricSpec& metric : driver::metrics_of(flags.metric, driver::read_loss(flags.loss, flags.output)))
+      metrics.push_back(metric.text);
+    settle("metric", metrics);
+  } catch (const UserError&) {}  // the run says why
+}
+
 /// Of several ranks. The first speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
 class SpeakingRank {
  public:
@@ -120,6 +148,7 @@ void train(TrainFlags& flags, Console& console) {
   const OpenedRanks opened = open_ranks(flags.ranks, flags.words);
   settle_micro_batches(flags, opened.communicator.get());
   settle_tuning(flags, opened.communicator.get());
+  settle_defaults(flags);
   if (!opened.communicator || opened.communicator->size() == 1) return train_rank(flags, console, opened);
   const SpeakingRank rank(console, *opened.communicator);
   try {
@@ -150,8 +179,11 @@ Command add_train(ArgumentParser& root, Console& console) {
   ArgumentParser parser = root.add_subcommand("train", "train a model on data, write the trained model");
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
   flags->data.add_for_training(parser);
-  Argument out =
-      parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
+  Argument out = parser
+                     .add_option("--out,-o", flags->out,
+                                 "the trained model, .onnx (or .gcx with everything); with --run-dir it may be left out")
+                     .type_name("FILE")
+                     .required();
   parser.add_flag("--training", flags->training,
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   parser.add_flag("--export-preprocess", flags->export_preprocess,
@@ -232,7 +264,9 @@ Command add_train(ArgumentParser& root, Console& console) {
             ExpandedCommand expanded = with_config_file(std::move(words), parser);
             *from_file = std::move(expanded.from_file);
             for (const std::string& word : expanded.arguments)
-              if (word.starts_with("--run-dir") || word == "--plan-only" || word == "--print-config") out.required(false);
+              if (word.starts_with("--run-dir") || word == "--plan-only" || word == "--print-config" || word == "--help" ||
+                  word == "-h")
+                out.required(false);
             return std::move(expanded.arguments);
           }};
 }

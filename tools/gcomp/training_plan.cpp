@@ -20,12 +20,13 @@ std::string rate_text(double rate) {
   return text;
 }
 
-/// The rate along the run: rows of equal height from 0 to the highest, a column for an equal part of the steps.
+/// The rate along what is left of the run: rows of equal height from 0 to the highest, a column for an equal part of the steps.
 std::vector<std::string> drawn_schedule(const FitPlan& plan) {
-  const std::int64_t first = plan.position.steps, columns = std::min(kColumns, plan.steps);
+  const std::int64_t first = plan.position.steps, left = plan.end() - first, columns = std::min(kColumns, left);
+  if (left < 1) return {"all steps are done"};
   std::vector<double> rates;
   for (std::int64_t i = 0; i < columns; ++i)
-    rates.push_back(plan.rate(first + i * (plan.steps - 1) / std::max<std::int64_t>(columns - 1, 1)));
+    rates.push_back(plan.rate(first + i * (left - 1) / std::max<std::int64_t>(columns - 1, 1)));
   const double highest = *std::ranges::max_element(rates);
   std::vector<std::string> lines;
   for (std::int64_t row = kRows; row >= 1; --row) {
@@ -37,7 +38,7 @@ std::vector<std::string> drawn_schedule(const FitPlan& plan) {
     lines.push_back(line);
   }
   lines.push_back(rate_text(0) + " +" + std::string(static_cast<std::size_t>(columns), '-'));
-  lines.push_back(concat(std::string(11, ' '), "step ", first + 1, " to ", first + plan.steps));
+  lines.push_back(concat(std::string(11, ' '), "step ", first + 1, " to ", plan.end()));
   return lines;
 }
 
@@ -49,7 +50,8 @@ void TrainingRun::report_plan(const FitPlan& plan) {
   const std::int64_t io = program.io_bytes * step.runs_in_flight();
   const std::int64_t total = program.state_bytes + program.arena_bytes + program.constant_bytes + io;
   console_.result(concat("plan: ", grouped(plan.steps), plan.steps == 1 ? " step" : " steps", " of ", plan.batch, " rows, ",
-                         plan.steps_per_epoch, " an epoch"));
+                         plan.steps_per_epoch, " an epoch",
+                         plan.done > 0 ? concat(", ", grouped(plan.done), " of them done") : ""));
   console_.result(concat("memory of a step: ", bytes_text(total), ": parameters and other states ", bytes_text(program.state_bytes),
                          ", activations and workspace ", bytes_text(program.arena_bytes), ", constants ",
                          bytes_text(program.constant_bytes), ", inputs and outputs ", bytes_text(io)));
@@ -63,7 +65,7 @@ void TrainingRun::report_plan(const FitPlan& plan) {
                           {"steps_per_epoch", plan.steps_per_epoch},
                           {"dropped_rows", plan.dropped_rows},
                           {"first_rate", plan.rate(plan.position.steps)},
-                          {"last_rate", plan.rate(plan.position.steps + plan.steps - 1)},
+                          {"last_rate", plan.rate(plan.end() - 1)},
                           {"memory",
                            {{"states", program.state_bytes},
                             {"arena", program.arena_bytes},

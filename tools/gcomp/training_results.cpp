@@ -2,9 +2,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "data/format.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
+#include "runtime/cpu/thread_pool.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/report.h"
@@ -12,13 +14,6 @@
 #include "tools/gcomp/training_run.h"
 
 namespace gcomp::tools {
-namespace {
-
-/// Of a run that --resume takes up (EX_TEMPFAIL of sysexits.h).
-constexpr int kExitToResume = 75;
-
-}  // namespace
-
 std::string TrainingRun::skipped_text() const {
   const std::string count = concat(result_.skipped, result_.skipped == 1 ? " step was" : " steps were", " skipped: ");
   if (result_.spikes > 0)
@@ -42,6 +37,30 @@ void TrainingRun::print_results(const std::string& out, const std::string& diges
   for (const std::string& metric : metric_lines(*result_.evaluation)) console_.result(metric);
 }
 
+namespace {
+
+/// Whether files of images are decoded for each row.
+bool decodes_images(const std::string& data) {
+  try {
+    const std::string_view format = data::parse_spec(data).format->definition.name;
+    return format == "images" || format == "tar";
+  } catch (const UserError&) { return false; }  // it is there no more
+}
+
+/// What may make reading faster: more threads where processors are left for them, images that are decoded before. "" for rows that
+/// lie in memory, which are only copied.
+std::string help_with_reading(const Dataset& data, std::int64_t workers, const std::vector<std::string>& texts) {
+  if (data.is_in_memory()) return "";
+  const std::int64_t most = data.thread_safe() ? runtime::cpu::available_processors() : 1;
+  std::string help;
+  if (workers < most) help = concat("--workers ", std::min(most, std::max<std::int64_t>(2, 2 * workers)), " may help");
+  if (std::ranges::any_of(texts, decodes_images))
+    help += concat(help.empty() ? "" : ", or ", "gcomp data convert decodes and resizes once");
+  return help;
+}
+
+}  // namespace
+
 /// Where it is worth a word.
 void TrainingRun::report_data_wait() const {
   constexpr double kMentioned = 0.05, kTooSlow = 0.2;
@@ -51,9 +70,9 @@ void TrainingRun::report_data_wait() const {
       "waited for data: ", time_text(result_.data_wait), " of ", time_text(result_.seconds), " (",
       static_cast<int>(100 * share + 0.5), " %), read by ",
       result_.workers == 0 ? "the training's own thread" : concat(result_.workers, result_.workers == 1 ? " worker" : " workers"));
-  if (share >= kTooSlow)
-    text += concat("; reading is slower than the steps: --workers ", std::max<std::int64_t>(2, 2 * result_.workers),
-                   " may help, or gcomp data convert, which decodes and resizes once");
+  if (const std::string help = share >= kTooSlow ? help_with_reading(*data_.train, result_.workers, flags_.data.request.data) : "";
+      !help.empty())
+    text += concat("; reading is slower than the steps: ", help);
   console_.say(text);
 }
 
@@ -153,14 +172,14 @@ void TrainingRun::write_results() {
   };
   const bool interrupted = result_.end == FitEnd::cancelled;
   if (interrupted)
-    problem = concat("interrupted by ", name_of_signal(interrupt_.signal()), " after step ", plan_.done + result_.steps, " of ",
-                     plan_.steps, saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "",
+    problem = concat("interrupted by ", name_of_signal(signal()), " after step ", plan_.done + result_.steps, " of ", plan_.steps,
+                     saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "",
                      directory_ ? concat("; to go on: ", flags_.resume_command) : "");
   if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
   if (averaged && !averaged->failure.empty())
     add(concat(averaged->failure, "; the average is in '", averaged->path, "'"), static_cast<int>(averaged->code));
   if (!adapter.failure.empty()) add(adapter.failure, static_cast<int>(adapter.code));
-  if (interrupted && code == 0) code = directory_ ? kExitToResume : exit_code_of_signal(interrupt_.signal());
+  if (interrupted && code == 0) code = directory_ ? kExitToResume : exit_code_of_signal(signal());
   if (!metrics_->failure().empty())
     add(concat(metrics_->failure(), ": --metrics ends before the run",
                saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
@@ -168,7 +187,7 @@ void TrainingRun::write_results() {
   nlohmann::json json = results(saved.path, digest);
   if (averaged) json["out_ema"] = averaged->path;
   if (!adapter.path.empty() && adapter.failure.empty()) json["out_adapter"] = adapter.path;
-  if (interrupted) json["interrupted"] = name_of_signal(interrupt_.signal());
+  if (interrupted) json["interrupted"] = name_of_signal(signal());
   if (code == 0) return console_.result_json(std::move(json));
   throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};
 }

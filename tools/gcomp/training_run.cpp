@@ -2,13 +2,16 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
+#include "ir/base/nearest.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/rescue.h"
 
 namespace gcomp::tools {
 namespace {
@@ -44,9 +47,11 @@ void TrainingRun::train() {
   callbacks.evaluation = [this](const FitEvaluation& evaluation) { report_evaluation(evaluation); };
   callbacks.cancelled = [this] { return interrupt_.signal() != 0; };
   callbacks.note = [this](std::string_view text) { console_.say(text); };
+  callbacks.failed = [this](const FitFailure& left) { report_failure(left); };
   try {
     result_ = fit(*trainer_, *data_.train, fit_options(), callbacks);
   } catch (const NotFinite& error) {
+    if (is_kept_) throw;
     throw UserError(concat(error.where(), "; '", out(), "' is not written", error.advice().empty() ? "" : ". ", error.advice()),
                     error.code());
   }
@@ -61,8 +66,7 @@ void TrainingRun::begin(const FitPlan& plan) {
   report(plan);
   if (flags_.run.plan_only) return report_plan(plan);
   keep_names();
-  const std::int64_t last = plan.position.steps + plan.steps - 1;
-  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch,
+  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(plan.end() - 1) + 1 : 0, plan.batch,
                     flags_.run.log_every.value_or(0), plan.done);
 }
 
@@ -80,15 +84,12 @@ void TrainingRun::keep_names() const {
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {
-  if (plan.schedule.empty()) return;
+  const std::int64_t first = plan.position.steps, last = plan.end() - 1;
+  if (plan.schedule.empty() || first > last) return;
   std::string text = concat("schedule: ", plan.schedule,
                             flags_.warmup_steps > 0 ? concat(" after ", flags_.warmup_steps, " steps of warm-up") : "");
-  const std::int64_t first = plan.position.steps, last = first + plan.steps - 1;
-  bool begun = false;
-  for (const std::int64_t step : {first, (first + last) / 2, last}) {
-    text += concat(begun ? ", " : ", learning rate ", plan.rate(step), " at step ", step + 1);
-    begun = true;
-  }
+  for (const std::int64_t step : std::set{first, (first + last) / 2, last})
+    text += concat(step > first ? ", " : ", learning rate ", plan.rate(step), " at step ", step + 1);
   console_.say(text);
 }
 
@@ -107,10 +108,10 @@ void TrainingRun::report(const FitPlan& plan) {
   report_schedule(plan);
   if (!plan.went_on.empty()) console_.say(plan.went_on);
   if (!plan.passed_over.empty()) console_.warn(plan.passed_over);
-  if (position.steps > 0)
+  if (position.steps > 0 && position.steps < plan.end())
     console_.say(concat("goes on after ", grouped(position.steps), " steps: epoch ", plan.epoch_of(position.steps) + 1, ", step ",
                         position.steps % plan.steps_per_epoch + 1, " of ", plan.steps_per_epoch, ", learning rate ",
-                        plan.learning_rate));
+                        plan.rate(position.steps)));
   if (plan.dropped_rows > 0)
     console_.say(concat("each epoch drops the last ", plan.dropped_rows, plan.dropped_rows == 1 ? " row" : " rows",
                         ", which fill no batch of ", plan.batch));
@@ -119,6 +120,33 @@ void TrainingRun::report(const FitPlan& plan) {
 void TrainingRun::report_step(const FitStep& step) {
   if (step.told) metrics_->write(driver::metrics_of_step(step));
   progress_->update({step.step - plan_.position.steps, step.epoch, step.loss});
+}
+
+/// What an error leaves; the error itself is said after it.
+void TrainingRun::report_failure(const FitFailure& left) {
+  progress_->clear();
+  for (const std::string& one : left.tolerated) console_.warn(one);
+  if (const std::string text = kept_text(left); !text.empty()) console_.error(text);
+}
+
+std::string TrainingRun::kept_text(const FitFailure& left) {
+  const std::string newest = left.checkpoint.empty() ? "" : concat("the newest checkpoint is '", left.checkpoint, "'");
+  if (!left.stands_after)
+    return concat("the weights from before the step that failed are no longer there",
+                  newest.empty() ? directory_ ? ", and there is no checkpoint (--checkpoint-every keeps some)" : ""
+                                 : concat("; ", newest, ", whose weights --init takes for another run"));
+  if (!left.has_trained() || !ranks_.is_first()) return "";
+  std::vector<std::string> kept;
+  if (!left.last.empty()) kept.push_back(left.last);
+  for (const auto& [path, weights] : {std::pair(flags_.out, Weights::trained), std::pair(flags_.out_ema, Weights::averaged)})
+    if (!path.empty()) try {
+        kept.push_back(save_somewhere(*trainer_, path, weights).path);
+      } catch (const UserError& error) { console_.warn(error.what()); }
+  is_kept_ = !kept.empty();
+  if (!is_kept_) return newest;
+  return concat("an error ends the run after step ", plan_.done + left.steps, " of ", plan_.steps,
+                "; what was trained up to there is in ", listing(kept),
+                left.checkpoint.empty() ? "" : concat("; once the cause is gone, to go on: ", flags_.resume_command));
 }
 
 void TrainingRun::report_evaluation(const FitEvaluation& evaluation) {

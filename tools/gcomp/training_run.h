@@ -28,6 +28,9 @@
 
 namespace gcomp::tools {
 
+/// Exit code of a run that --resume takes up (EX_TEMPFAIL of sysexits.h).
+inline constexpr int kExitToResume = 75;
+
 struct TrainFlags {
   std::string model, loss, output, metrics, out, out_ema, schedule, init;
   std::vector<std::string> metric;
@@ -80,6 +83,8 @@ class TrainingRun {
   /// Where the trained model goes, for messages.
   std::string out() const;
   void throw_if_interrupted() const;
+  /// That asked the run to end.
+  int signal() const { return signal_asked(interrupt_.signal()); }
 
   void begin(const FitPlan& plan);
   void report(const FitPlan& plan);
@@ -87,6 +92,8 @@ class TrainingRun {
   void report_plan(const FitPlan& plan);
   void report_step(const FitStep& step);
   void report_evaluation(const FitEvaluation& evaluation);
+  void report_failure(const FitFailure& left);
+  std::string kept_text(const FitFailure& left);
 
   void say_what_happened() const;
   void report_data_wait() const;
@@ -112,6 +119,7 @@ class TrainingRun {
   FitPlan plan_;
   std::optional<Progress> progress_;
   FitResult result_;
+  bool is_kept_ = false;  // what was trained, though an error ended the training
 };
 
 }  // namespace gcomp::tools

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "data/transforms/transforms.h"
 #include "gcomp/driver/fit/batch_feeder.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
@@ -17,14 +20,64 @@ namespace {
 
 [[noreturn]] void refuse_flags(const std::string& message) { throw UserError(message, ExitCode::usage); }
 
+/// Where the value of an option, such as "zero", comes from: "default", "command line", "file", ...
+std::string origin_of(const TrainFlags& flags, const char* option) {
+  return nlohmann::json::parse(flags.config_json).at(option).at("from").get<std::string>();
+}
+bool gives(const TrainFlags& flags, const char* option) {
+  const std::string origin = origin_of(flags, option);
+  return origin == "command line" || origin == "file";
+}
+
+/// What would be passed over in silence.
+void check_idle_flags(const TrainFlags& flags) {
+  if (flags.batch == 0 && gives(flags, "batch")) refuse_flags("--batch 0: wanted 1 or more");
+  if (flags.ranks.ranks == 0 && gives(flags, "ranks")) refuse_flags("--ranks 0: wanted 1 or more");
+  if (flags.ranks.overlap && flags.ranks.no_overlap)
+    refuse_flags("--overlap and --no-overlap: exchanges go on beside the computing, or they do not; give one of them");
+  if (!flags.data.request.eval_augment.empty() && flags.data.evaluated().empty() && !is_artifact(flags.out))
+    refuse_flags("--eval-augment: nothing is evaluated; --eval-data or --split says on which rows");
+  require_different(flags.metric);
+}
+
+/// A batch that nobody cut, but for the ranks.
+void check_shards(const TrainFlags& flags) {
+  const std::int64_t shards = flags.step.micro_batches;
+  if (origin_of(flags, "micro-batches") != "ranks" || shards < 1 || flags.batch % shards == 0) return;
+  refuse_flags(concat("--batch ", flags.batch, ": ranks share a batch that is cut into ", shards,
+                      " equal parts, so that their number changes nothing; wanted a multiple of ", shards,
+                      ", or --micro-batches N with N equal parts"));
+}
+
+/// What is asked of ranks where there are none, and of parts of a batch where it is whole.
+void note_idle_flags(const TrainFlags& flags, const Console& console) {
+  if (flags.step.sync_batchnorm && flags.step.micro_batches == 1)
+    console.say("note: --sync-batchnorm changes nothing: without --micro-batches and ranks a batch is whole");
+  for (const char* option : {"zero", "bucket-mib", "overlap", "no-overlap", "time-exchanges", "mpi-plugin"})
+    if (gives(flags, option))
+      console.say(concat("note: --", option, " changes nothing: one process trains alone (--ranks N starts several)"));
+}
+
+/// The numbers that standardize() has of the training rows: an .onnx does not hold them.
+void say_statistics(const TrainFlags& flags, const driver::OpenedData& data, const Console& console) {
+  const driver::DataRequest& request = flags.data.request;
+  if (!data::find_without_statistics(data::parse_transforms(request.eval_augment.empty() ? request.augment : request.eval_augment)))
+    return;
+  console.say(concat("note: standardize() takes mean and std of the training rows, which a .gcx keeps",
+                     flags.export_preprocess ? " and the .onnx begins with" : "; gcomp eval and run of an .onnx need",
+                     ": --augment \"", data.preprocessing, "\""));
+}
+
 void check_train_flags(const TrainFlags& flags) {
   if ((flags.epochs > 0) == (flags.steps > 0)) refuse_flags("give either --epochs N or --steps N, at least 1");
   if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
   if (flags.loss.empty() && !is_artifact(flags.model)) refuse_flags(missing_loss("--loss is missing"));
   require_batch(flags.batch);
+  check_idle_flags(flags);
   if (flags.batch == 0 && !is_artifact(flags.model))
     refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
-  if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
+  require_from(0, "--warmup-steps", flags.warmup_steps);
+  check_shards(flags);
   flags.run.check();
   if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
   if (flags.run.run_dir.empty() && !flags.run.plan_only) require_path(flags.out, "--out", flags.output);
@@ -43,7 +96,7 @@ Outputs outputs_of(const TrainFlags& flags) {
   std::vector<Output> files{
       {"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}};
   for (Output& file : flags.lora.outputs()) files.push_back(std::move(file));
-  Outputs outputs(std::move(files));
+  Outputs outputs(std::move(files), flags.run.run_dir);
   flags.lora.protect(outputs);
   outputs.protect("model", flags.model);
   const driver::DataRequest& data = flags.data.request;
@@ -52,6 +105,7 @@ Outputs outputs_of(const TrainFlags& flags) {
     outputs.protect("evaluation data", path);
   if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
   if (!flags.init.empty()) outputs.protect("file of initial weights", flags.init);
+  if (flags.run.overwrite && !flags.run.config.empty()) outputs.protect("configuration", flags.run.config);
   return outputs;
 }
 
@@ -64,13 +118,15 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
       opened_(ranks),
       ranks_(ranks.communicator.get()),
       outputs_(outputs_of(flags)) {
-  if (!flags_.run.run_dir.empty() && !flags_.run.plan_only && ranks_.is_first()) {
+  const bool plans_to_go_on = flags_.run.plan_only && flags_.run.resume && std::filesystem::exists(flags_.run.run_dir);
+  if (!flags_.run.run_dir.empty() && (!flags_.run.plan_only || plans_to_go_on) && ranks_.is_first()) {
     directory_.emplace(flags_.run.run_dir, flags_.run.earlier());
     directory_->set_config(flags_.config_json);
     copy_.emplace(console_, [this](std::string_view line) { directory_->log(line); });
   }
   for (const std::string& out : {flags_.out, flags_.out_ema})  // a directory that is missing or read-only is found before any work
     if (!out.empty() && ranks_.is_first()) runtime::AtomicFile{out};
+  if (!opened_.communicator && flags_.ranks.ranks == 0) note_idle_flags(flags_, console_);
   metrics_ = std::make_unique<MetricsLog>(flags_.run.plan_only || !ranks_.is_first() ? "" : flags_.metrics, console_);
   trainer_ = make_trainer();
   if (!flags_.init.empty()) initialize_weights();
@@ -124,7 +180,7 @@ runtime::DeviceOptions TrainingRun::device_options() {
 
 void TrainingRun::take_data(driver::OpenedData data, std::int64_t batch) {
   data_ = std::move(data);
-  for (const std::string& note : data_.notes) console_.say("note: " + note);
+  say_statistics(flags_, data_, console_);
   runtime::check_batch(data_.train->rows(), batch);
 }
 
@@ -157,7 +213,10 @@ Trainer TrainingRun::load_trainer() {
   if (before.steps > 0 && flags_.no_shuffle && before.shuffled)
     refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
                         " steps on shuffled rows and goes on so; leave it out"));
-  take_data(driver::open_data(flags_.data.request, trainer, driver::wanted_arrays(trainer)), trainer.batch());
+  const std::vector<data::WantedArray> wanted = driver::wanted_arrays(trainer);
+  driver::OpenedData data = driver::open_data(flags_.data.request, trainer, wanted);
+  say_notes(console_, data, wanted);
+  take_data(std::move(data), trainer.batch());
   return trainer;
 }
 
@@ -193,9 +252,13 @@ Trainer TrainingRun::compile_trainer() {
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
   if (!flags_.init.empty()) model = with_weights(model, flags_.init);
-  take_data(driver::open_data(flags_.data.request, driver::wanted_arrays(model, loss, metrics), &model), flags_.batch);
+  const std::vector<data::WantedArray> wanted = driver::wanted_arrays(model, loss, metrics);
+  driver::OpenedData data = driver::open_data(flags_.data.request, wanted, &model);
+  say_notes(console_, data, wanted);
+  take_data(std::move(data), flags_.batch);
   options.graph.input_forms = data_.input_forms;
   options.graph.preprocessing = data_.preprocessing;
+  options.graph.number_names = data_.number_names;
   if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_.train->rows() % flags_.batch != 0)
     refuse_flags(concat("--drop-last false: --out ", flags_.out,
                         " would hold the step of whole batches alone and go on with other rows; write .onnx"));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "gcomp/driver/not_a_number.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 
@@ -104,7 +105,7 @@ std::string find_non_finite(const Dataset& data, const Trainer& trainer, std::sp
         const Tensor values = reader.row(array, row, key);
         for (std::int64_t i = 0; i < values.elements(); ++i)
           if (!std::isfinite(values.at(i)))
-            return concat("'", data.source(), "', array '", name, "', row ", row, " holds ", values.at(i));
+            return concat("'", data.source(), "', array '", name, "', row ", row, " holds ", without_sign_of_nan(values.at(i)));
       } catch (const UserError&) { continue; }  // another stood in for it
   }
   return "";

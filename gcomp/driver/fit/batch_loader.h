@@ -38,6 +38,12 @@ struct SkippedRow {
   std::string reason;
 };
 
+/// What an evaluation does with such rows.
+struct BadRows {
+  BadSample policy = BadSample::stop;
+  std::vector<SkippedRow>* skipped = nullptr;  ///< gets those that were passed over; null for nobody who asks
+};
+
 class BatchLoader {
  public:
   /// Where rows of an input of the program go, by its place among those that are fed.

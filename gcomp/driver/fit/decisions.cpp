@@ -26,7 +26,7 @@ void reading(const char* what, const Read& read) {
 
 }  // namespace
 
-Decisions Decisions::of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics,
+Decisions Decisions::of(const FitOptions& options, std::optional<Schedule>& schedule, std::span<const std::string> metrics,
                         bool keeps_files) {
   const auto needs_evaluations = [&](const std::string& flag) {
     if (!options.eval) throw UserError(concat(flag, ": there is no --eval-data to evaluate"), ExitCode::usage);
@@ -43,9 +43,10 @@ Decisions Decisions::of(const FitOptions& options, const std::optional<Schedule>
     made.best.emplace(follow_metric(options.save_best, metrics, what));
   }
   if (schedule && schedule->plateau()) {
-    const std::string name = schedule->plateau()->metric();
-    if (!options.eval && name != "loss") needs_evaluations(concat("--schedule ", options.schedule));
-    made.plateau_metric = follow_metric(name, metrics, concat("--schedule ", options.schedule));
+    const std::string name = schedule->plateau()->metric(), what = concat("--schedule ", options.schedule);
+    if (!options.eval && name != "loss") needs_evaluations(what);
+    made.plateau_metric = follow_metric(name, metrics, what);
+    schedule->plateau()->set_order(made.plateau_metric->higher_is_better, what);
   }
   if (options.skip_spikes > 0) made.spikes.emplace(options.skip_spikes);
   return made;
@@ -73,6 +74,7 @@ void set_schedule_state(std::optional<Schedule>& schedule, const std::string& te
 std::string loop_state(const Decisions& decisions) {
   json object{{"epoch_loss", {{"sum", finite_or_null(decisions.epoch_loss.sum)}, {"rows", decisions.epoch_loss.rows}}},
               {"skipped_in_a_row", decisions.skipped_in_a_row}};
+  if (decisions.evaluation_due) object["evaluation_due"] = true;
   if (decisions.early_stop)
     object["early_stop"] = {{"best", finite_or_null(decisions.early_stop->best().best())}, {"bad", decisions.early_stop->bad()}};
   if (decisions.best) object["best"] = {{"value", finite_or_null(decisions.best->best())}, {"step", decisions.best_step}};
@@ -87,6 +89,7 @@ void set_loop_state(Decisions& decisions, const std::string& text) {
     const json& epoch = object.at("epoch_loss");
     decisions.epoch_loss = {number_or(epoch.at("sum"), std::nan("")), epoch.at("rows").get<std::int64_t>()};
     decisions.skipped_in_a_row = object.at("skipped_in_a_row").get<std::int64_t>();
+    decisions.evaluation_due = object.value("evaluation_due", false);
     if (decisions.early_stop) {
       const json& stop = object.at("early_stop");
       decisions.early_stop->set_state(number_or(stop.at("best"), decisions.early_stop->best().best()),

@@ -33,10 +33,11 @@ struct Decisions {
   std::optional<SpikeFilter> spikes;
   EpochLoss epoch_loss;
   std::int64_t skipped_in_a_row = 0;
+  bool evaluation_due = false;  ///< after the last step: it could not be done
 
-  /// What the options ask for. `metrics` are those of the evaluations; none without any. Of several ranks only one keeps files.
-  /// Throws UserError (exit 2).
-  static Decisions of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics,
+  /// What the options ask for; plateau learns which values of its metric are better. `metrics` are those of the evaluations; none
+  /// without any. Of several ranks only one keeps files. Throws UserError (exit 2).
+  static Decisions of(const FitOptions& options, std::optional<Schedule>& schedule, std::span<const std::string> metrics,
                       bool keeps_files);
 };
 

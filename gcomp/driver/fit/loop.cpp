@@ -5,6 +5,7 @@
 #include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/fit/run_record.h"
 #include "gcomp/driver/fit/run_settings.h"
+#include "gcomp/driver/not_a_number.h"
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
@@ -77,19 +78,24 @@ void FitLoop::open_loader() {
   loader_ = std::make_unique<BatchLoader>(data_, fed_, *own_rows_, options);
 }
 
-/// Says what the data cost.
-void FitLoop::close_loader() {
+/// `of` is "" or " of the evaluations".
+void FitLoop::tell_skipped(const std::vector<SkippedRow>& skipped, std::string_view of) {
   constexpr std::size_t kListed = 20;
-  result_.data_wait = loader_->waited();
-  result_.workers = loader_->workers();
-  const std::vector<SkippedRow>& skipped = loader_->skipped();
-  result_.bad_samples = std::ssize(skipped);
+  result_.bad_samples += std::ssize(skipped);
   if (!skipped.empty())
-    result_.tolerated.push_back(
-        concat(skipped.size(), skipped.size() == 1 ? " row" : " rows", " could not be read, and the next that could stood in:"));
+    result_.tolerated.push_back(concat(skipped.size(), skipped.size() == 1 ? " row" : " rows", of,
+                                       " could not be read, and the next that could stood in:"));
   for (std::size_t i = 0; i < std::min(kListed, skipped.size()); ++i)
     result_.tolerated.push_back(concat("  row ", skipped[i].row, " (row ", skipped[i].instead, " instead): ", skipped[i].reason));
   if (skipped.size() > kListed) result_.tolerated.push_back(concat("  and ", skipped.size() - kListed, " more"));
+}
+
+/// Says what the data cost.
+void FitLoop::close_loader() {
+  result_.data_wait = loader_->waited();
+  result_.workers = loader_->workers();
+  tell_skipped(loader_->skipped(), "");
+  tell_skipped(skipped_in_evaluations_, " of the evaluations");
   loader_.reset();
   batches_.reset();
 }
@@ -121,8 +127,11 @@ void FitLoop::start(std::int64_t step) {
   if (schedule_) trainer_.set_learning_rate(schedule_->rate(step));
   if (schedule_ && schedule_->turns_momentum()) trainer_.set_momentum(schedule_->momentum(step));
   if (decisions_.spikes) set_limits(trainer_, decisions_.spikes->limits());
+  in_step_ = true;
   on_rows(
       trainer_, data_, [&] { trainer_.start(); }, [&] { return loaded_; });
+  in_step_ = false;
+  started_steps_ = step + 1;
 }
 
 /// Of the steps up to `started`, so that no more than `most_pending` are.
@@ -131,8 +140,9 @@ void FitLoop::take_losses(std::int64_t started, int most_pending) {
 }
 
 void FitLoop::take_loss(std::int64_t step) {
-  result_.loss = on_rows(
-      trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return own_rows_->rows_of(step); });
+  in_step_ = true;
+  result_.loss = without_sign_of_nan(on_rows(
+      trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return own_rows_->rows_of(step); }));
   loader_->release(step);
   result_.steps = step + 1 - first_;
   if (follows_epochs()) decisions_.epoch_loss.add(result_.loss, std::ssize(rows_->rows_of(step)));
@@ -142,6 +152,7 @@ void FitLoop::take_loss(std::int64_t step) {
   if (const Optional<LossScaleStatus> scale = trainer_.loss_scale()) check_scale(step, *scale);
   if (!trainer_.skipped() && !std::isfinite(result_.loss))
     throw NotFinite(concat(where(step), "the loss is ", result_.loss), why_not_finite(step));
+  in_step_ = false;
 }
 
 void FitLoop::count_skipped() {
@@ -195,6 +206,10 @@ std::string FitLoop::where(std::int64_t step) const {
 
 std::string FitLoop::why_not_finite(std::int64_t step) {
   if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step), key_of(step)); !culprit.empty()) return culprit;
+  if (step == 0 && !std::isfinite(result_.loss))
+    return "It is so before anything is trained, whatever --lr: what the model computes from these rows overflows or is not "
+           "defined, or "
+           "its weights are not finite";
   if (divides_by_zero(trainer_)) return "With --eps 0 a parameter whose gradients were all zero is divided by zero";
   return concat("A smaller --lr than ", base_rate_, " often helps");
 }
@@ -203,8 +218,11 @@ std::string FitLoop::why_not_finite(std::int64_t step) {
 
 /// `regular` is one that decides; else one that only tells.
 void FitLoop::evaluate(std::int64_t step, bool regular) {
-  result_.evaluation =
-      driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1, ranks_);
+  decisions_.evaluation_due = regular;
+  result_.evaluation = driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1,
+                                        ranks_, {.policy = options_.on_bad_sample, .skipped = &skipped_in_evaluations_});
+  result_.evaluation->loss = without_sign_of_nan(result_.evaluation->loss);
+  decisions_.evaluation_due = false;
   const FitEvaluation report{.step = step + 1,
                              .epoch = rows_->epoch_of(step) + 1,
                              .evaluation = *result_.evaluation,
@@ -218,6 +236,11 @@ void FitLoop::evaluate(std::int64_t step, bool regular) {
   if (decisions_.plateau_metric) schedule_->plateau()->observe(decisions_.plateau_metric->value(*result_.evaluation));
   const bool stops = decisions_.early_stop && decisions_.early_stop->observe(*result_.evaluation);
   if (stops && step + 1 < end_ && result_.end == FitEnd::finished) result_.end = FitEnd::early_stop;
+}
+
+/// The one that ended the run which this one goes on with.
+void FitLoop::evaluate_what_is_due() {
+  if (decisions_.evaluation_due && options_.eval) evaluate(first_ - 1, true);
 }
 
 void FitLoop::save_best() {
@@ -259,6 +282,7 @@ void FitLoop::checkpoint(std::int64_t step) {
   if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
   callbacks_.checkpoint();
   checkpointed_ = Clock::now();
+  checkpointed_steps_ = step + 1;
   if (run_) open_checkpoints();
   if (!checkpoints_) return;
   const RunState state{.step = step + 1 - begin_,
@@ -314,6 +338,7 @@ FitResult FitLoop::run() {
   open_checkpoints_of_ranks();
   if (run_ && keeps_checkpoints()) open_checkpoints();
   if (checkpoints_ && keeps_checkpoints()) checkpoints_->prepare(trainer_);
+  evaluate_what_is_due();
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
     if (trainer_.pending() > 0) continue;
@@ -381,22 +406,23 @@ FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, 
   const FitPlan plan = loop.plan();
   callbacks.begin(plan);
   if (options.plan_only) return {};
-  std::optional<driver::CollectedStates> collected;  // for the rank that keeps the run
-  const auto run = [&] {
-    FitResult result = loop.run_with_others();
-    if (ranks.several()) collected.emplace(trainer);
-    return result;
-  };
-  if (!options.run) return run();
-  driver::RunRecord record(*options.run, trainer, data, options, plan);
+  std::optional<driver::RunRecord> record;
+  if (options.run) record.emplace(*options.run, trainer, data, options, plan);
+  FitResult result;
   try {
-    FitResult result = run();
-    record.end(trainer, result);
-    return result;
+    result = loop.run_with_others();
   } catch (const Error& error) {
-    record.fail(error.what());
+    FitFailure left = loop.leave();
+    std::optional<driver::CollectedStates> collected;  // for the rank that keeps the run
+    if (ranks.several() && left.has_trained()) collected.emplace(trainer);
+    if (record) record->fail(trainer, error.what(), left);
+    callbacks.failed(left);
     throw;
   }
+  std::optional<driver::CollectedStates> collected;
+  if (ranks.several()) collected.emplace(trainer);
+  if (record) record->end(trainer, result);
+  return result;
 }
 
 }  // namespace gcomp

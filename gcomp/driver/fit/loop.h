@@ -1,4 +1,4 @@
-// The loop of gcomp::fit(): loop_setup.cpp makes it, loop.cpp runs it.
+// The loop of gcomp::fit(): loop_setup.cpp makes it, loop.cpp runs it, loop_failure.cpp leaves it where an error ends it.
 #pragma once
 
 #include <chrono>
@@ -33,12 +33,16 @@ class FitLoop {
   FitResult run();
   /// The same. Throws RankFailed where this rank alone fails.
   FitResult run_with_others();
+  /// After run_with_others() threw: a checkpoint of the last good step, where the states are known to be its. All ranks that threw
+  /// the same call it.
+  FitFailure leave();
 
  private:
   using Clock = std::chrono::steady_clock;
 
   // loop_setup.cpp
   void check_options() const;
+  void protect_from_run() const;
   void place();
   void settle_order();
   std::int64_t end_of(RunLength length) const;
@@ -74,6 +78,8 @@ class FitLoop {
   void after_step(std::int64_t step);
   bool settles_after(std::int64_t step) const;
   void evaluate(std::int64_t step, bool regular);
+  void evaluate_what_is_due();
+  void tell_skipped(const std::vector<SkippedRow>& skipped, std::string_view of);
   void save_best();
   void end_epoch();
   bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
@@ -85,6 +91,10 @@ class FitLoop {
   void check_outcome();
   std::string where(std::int64_t step) const;
   std::string why_not_finite(std::int64_t step);
+
+  // loop_failure.cpp
+  bool stands();
+  void keep_last_step(FitFailure& left);
 
   Trainer& trainer_;
   const Dataset& data_;
@@ -111,6 +121,10 @@ class FitLoop {
   std::string facts_;                            // that several ranks compare, as they are before a run goes on
   std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on; of others where they hold shares
   FitResult result_;
+  std::int64_t started_steps_ = 0;        // of the data: the last that was started
+  std::int64_t checkpointed_steps_ = -1;  // of the data: the last that a checkpoint was taken after
+  bool in_step_ = false;                  // an error now leaves states of which nothing is known
+  std::vector<SkippedRow> skipped_in_evaluations_;
   std::vector<double> group_rates_;  // of the step that is reported
   Clock::time_point started_, step_end_, checkpointed_;
 };

@@ -6,6 +6,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/loop.h"
 #include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/fit/run_record.h"
 #include "gcomp/driver/fit/run_settings.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "gcomp/version.h"
@@ -54,6 +55,7 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
       ranks_(ranks_of(trainer)),
       fed_(fed_arrays(trainer)) {
   check_options();
+  if (run_) protect_from_run();
   check_data(data, fed_);
   if (options.eval) {
     share_choices(*trainer.impl().device, trainer.impl().options.device_options.communicator, [&] { trainer.impl().evaluation(); });
@@ -89,6 +91,15 @@ void FitLoop::check_options() const {
   if (o.skip_spikes > 0 && !takes_limits(trainer_))
     refuse(concat("--skip-spikes ", o.skip_spikes, ": the training step was compiled without it"));
   if (trainer_.pending() > 0) refuse(concat("fit: the losses of ", trainer_.pending(), " steps are to be taken first"));
+}
+
+/// What is read is not in the way of what the run writes and removes.
+void FitLoop::protect_from_run() const {
+  const std::vector<frontend::FileStamp> files = model_files(trainer_);
+  for (const frontend::FileStamp& file : files)
+    driver::protect_from_run(run_->path, &file == &files.front() ? "model" : "model's external data", file.path);
+  driver::protect_from_run(run_->path, "data", data_.source());
+  if (options_.eval) driver::protect_from_run(run_->path, "evaluation data", options_.eval->source());
 }
 
 /// What an earlier gcomp saved was shuffled otherwise.
@@ -179,15 +190,21 @@ void FitLoop::adopt(const RunState& state) {
 void FitLoop::resume() {
   if (run_->config.empty()) run_->config = config_of(options_);
   const std::optional<FoundCheckpoint> found = find_latest(run_->checkpoints());
-  if (!found) return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew"));
+  if (!found) {
+    const std::string kept = run_->keep_earlier();
+    return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew",
+                                  kept.empty() ? "" : concat("; what was there goes to '", kept, "'")));
+  }
   const RunState& saved = found->manifest.run;
   const std::string where = concat("--resume: '", found->path.string(), "': ");
   std::vector<ConfigDifference> differences = setting_differences(saved.config, run_->config);
+  take_device(differences, recorded_device(*run_), trainer_.device());
   const std::optional<RunLength> before = take_length(differences, {options_.steps, options_.epochs});
   if (!differences.empty())
     refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));
   if (saved.position.rows != data_.rows())
     throw UserError(concat(where, "its data have ", saved.position.rows, " rows, '", data_.source(), "' has ", data_.rows()));
+  require_recorded_data(*run_, data_, options_.eval, where);
   if (saved.position.steps - saved.step != begin_)
     throw UserError(
         concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));

@@ -15,14 +15,16 @@
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints";
+using driver::kRunName;
+constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints", kEarlierStart = "earlier-";
 /// What only a run has: a folder with neither of them holds none.
-constexpr std::string_view kConfigName = "config.json", kRunName = "run.json", kMetricsName = "metrics.jsonl";
+constexpr std::string_view kConfigName = "config.json", kMetricsName = "metrics.jsonl";
 
 /// Who starts the run keeps there what numbers of its data stand for, before it begins.
 bool is_of_data(const std::string& name) { return name == "vocab.json" || name == "classes.json"; }
@@ -31,7 +33,15 @@ bool is_of_data(const std::string& name) { return name == "vocab.json" || name =
 bool is_of_run(const std::string& name) {
   constexpr std::string_view kNames[] = {kConfigName, kRunName,    kMetricsName, "metrics.csv",    "log.txt", "last.onnx",
                                          "last.gcx",  "best.onnx", "best.gcx",   kCheckpointsName, kLockName};
-  return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || runtime::is_temporary_name(name);
+  const std::string_view after_earlier = name.starts_with(kEarlierStart) ? std::string_view(name).substr(kEarlierStart.size()) : "";
+  const bool is_earlier = !after_earlier.empty() && after_earlier.find_first_not_of("0123456789") == after_earlier.npos;
+  return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || is_earlier ||
+         runtime::is_temporary_name(name);
+}
+
+/// What of an earlier run a new one goes on with or leaves alone: its checkpoints are named by their steps.
+bool stays_in_place(const std::string& name) {
+  return name == kLockName || name == kCheckpointsName || name.starts_with(kEarlierStart);
 }
 
 [[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
@@ -110,8 +120,41 @@ void RunDirectory::Impl::remove_run() {
   }
 }
 
+std::string RunDirectory::Impl::keep_earlier() {
+  constexpr std::string_view kOfWorth[] = {kMetricsName, "last.onnx", "last.gcx", "best.onnx", "best.gcx"};
+  const auto holds = [&](std::string_view name) {
+    std::error_code missing;
+    const std::uintmax_t bytes = fs::file_size(file(name), missing);
+    return !missing && bytes > 0;
+  };
+  if (std::ranges::none_of(kOfWorth, holds)) return "";
+  std::error_code none;
+  for (int number = 1; set_aside.empty() || fs::exists(set_aside, none); ++number)
+    set_aside = file(concat(kEarlierStart, number)).string();
+  return set_aside;
+}
+
+void RunDirectory::Impl::move_earlier() {
+  std::error_code error;
+  if (!fs::create_directory(set_aside, error) || error) fail("cannot make", set_aside, error.value());
+  std::vector<fs::path> moved;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path))
+    if (const std::string name = entry.path().filename().string(); is_of_run(name) && !stays_in_place(name))
+      moved.push_back(entry.path());
+  for (const fs::path& one : moved) {
+    fs::rename(one, fs::path(set_aside) / one.filename(), error);
+    if (error) fail("cannot move", one, error.value());
+  }
+}
+
+const std::string& RunDirectory::Impl::sha256_of(const std::string& of) {
+  const auto found = digests_.find(of);
+  return found != digests_.end() ? found->second : digests_.emplace(of, runtime::sha256_of_file(of)).first->second;
+}
+
 void RunDirectory::Impl::begin(std::int64_t steps) {
   if (earlier != EarlierRun::resume) remove_run();
+  else if (!set_aside.empty()) move_earlier();
   begun = true;
   const fs::path lines = file(kMetricsName);
   std::error_code error;
@@ -198,6 +241,30 @@ void RunDirectory::Impl::write_evaluation(const FitEvaluation& evaluation, std::
   });
 }
 
+std::string driver::name_in_run(const fs::path& folder, const fs::path& path) {
+  std::error_code error;
+  const auto absolute = [&](const fs::path& given) { return fs::weakly_canonical(fs::absolute(given, error), error); };
+  const fs::path home = absolute(folder);
+  // A link is in the folder by its own name, and by that of what it leads to.
+  for (const fs::path& place :
+       {absolute(path.has_filename() ? path.parent_path() / "." : path) / path.filename(), absolute(path)}) {
+    const fs::path within = place.lexically_normal().lexically_relative(home);
+    if (within.empty()) continue;
+    const std::string first = within.begin()->string();
+    if (first == "." || is_of_run(first) || is_of_data(first)) return first;
+  }
+  return "";
+}
+
+void driver::protect_from_run(const fs::path& folder, std::string_view role, const fs::path& path) {
+  const std::string name = name_in_run(folder, path);
+  if (name.empty()) return;
+  throw UserError(concat("--run-dir ", folder.string(), ": the ", role, " '", path.string(), "', which this run reads, ",
+                         name == "." ? "is that folder" : "belongs to the run there",
+                         ", and would be replaced or removed; copy it to another place, or give the new run a folder of its own"),
+                  ExitCode::usage);
+}
+
 std::string driver::config_of(const FitOptions& options) {
   nlohmann::json values;
   const auto add = [&](const char* name, const nlohmann::json& value) { values[name] = {{"value", value}, {"from", "program"}}; };
@@ -233,6 +300,7 @@ std::string RunDirectory::timed_choices() const {
 void RunDirectory::set_config(std::string_view json) { impl_->config = json; }
 
 void RunDirectory::log(std::string_view line) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
   if (!impl_->log_file) impl_->log += concat(line, "\n");
   else *impl_->log_file << line << '\n' << std::flush;
 }

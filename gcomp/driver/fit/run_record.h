@@ -9,6 +9,12 @@
 
 namespace gcomp::driver {
 
+/// Throws UserError, beginning with `where`, where the data of a run that goes on have other bytes than those that run.json has of
+/// the run before. What it tells by its path alone, such as a folder, is not looked at.
+void require_recorded_data(RunDirectory::Impl& run, const Dataset& data, const Dataset* eval, const std::string& where);
+/// The device that run.json has of the run before; "" where it has none.
+std::string recorded_device(const RunDirectory::Impl& run);
+
 class RunRecord {
  public:
   /// The run begins: config.json, run.json, and the files of metrics are there. Throws UserError where they cannot be written.
@@ -17,9 +23,12 @@ class RunRecord {
 
   /// Writes the weights, and says what the files lack.
   void end(Trainer& trainer, FitResult& result);
-  void fail(std::string_view why);
+  /// Writes the weights where they are known to be good.
+  void fail(Trainer& trainer, std::string_view why, FitFailure& left);
 
  private:
+  /// Gives what the file is called; throws UserError.
+  std::string save_last(Trainer& trainer) const;
   void close(nlohmann::json outcome);
 
   RunDirectory::Impl& run_;
