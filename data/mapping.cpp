@@ -110,7 +110,12 @@ class Mapper {
       throw UserError(concat("--map ", entry.input, "=", entry.array, ": '", data_.source(), "' has no array '", entry.array,
                              "', it has ", listing(names()), did_you_mean(entry.array, names())),
                       ExitCode::usage);
-    take(static_cast<std::size_t>(input - inputs.begin()), array);
+    const auto wanted = static_cast<std::size_t>(input - inputs.begin());
+    if (choices_[wanted] != kNone)
+      throw UserError(concat("--map ", entry.input, "=", entry.array, ": '", entry.input, "' is mapped to '",
+                             arrays_[choices_[wanted]].first, "' before; give one of them"),
+                      ExitCode::usage);
+    take(wanted, array);
   }
 
   /// Where one is missing and one array is left, of a shape that fits.

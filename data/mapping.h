@@ -32,7 +32,8 @@ struct Chosen {
 /// Each wanted array is the one that `map` names for it; else the one of its name; else, where one input of the model has none and
 /// one array feeds nothing, that one if its shape fits. What the loss reads goes by names alone: a wrong label trains as well as a
 /// right one. Throws UserError (exit 2) for a map
-/// that names what nobody wants or what the data do not have, with the nearest name, and where an array is missing.
+/// that names what nobody wants or what the data do not have, with the nearest name, for two maps of one input, and where an array
+/// is missing.
 Chosen choose_arrays(const Dataset& data, std::span<const WantedArray> wanted, std::span<const MapEntry> map = {});
 
 /// What is wanted, under the names that the data have for it; where `map` says nothing, the names are the same.

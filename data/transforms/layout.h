@@ -28,6 +28,29 @@ inline bool is_image_shape(const Shape& row) {
   return row.size() == 2 || (row.size() == 3 && (is_channels(row[0]) || is_channels(row[2])));
 }
 
+struct ImageShape {
+  int channels = 0, height = 0, width = 0;
+};
+/// Of a row of this shape, which is not flat.
+inline ImageShape image_shape(const Shape& row) {
+  const auto side = [&](std::size_t axis) { return static_cast<int>(row[axis]); };
+  switch (layout_of(row)) {
+    case ImageLayout::chw: return {side(0), side(1), side(2)};
+    case ImageLayout::hwc: return {side(2), side(0), side(1)};
+    default: return {1, side(0), side(1)};
+  }
+}
+
+inline Shape row_shape(ImageLayout layout, const ImageShape& image) {
+  switch (layout) {
+    case ImageLayout::chw: return {image.channels, image.height, image.width};
+    case ImageLayout::hwc: return {image.height, image.width, image.channels};
+    case ImageLayout::hw: return {image.height, image.width};
+    case ImageLayout::flat: break;
+  }
+  return {static_cast<std::int64_t>(image.channels) * image.height * image.width};
+}
+
 /// Of a row; -1 where it has no channels.
 inline std::int64_t channel_axis_of(const Shape& row) {
   if (row.size() != 3) return -1;

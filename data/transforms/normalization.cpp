@@ -106,6 +106,8 @@ Normalization statistics(const Dataset& data, std::string_view name, std::span<c
   return made;
 }
 
+bool lacks_statistics(const TransformCall& call) { return call.rule == &kStandardize && !call.options.has("mean"); }
+
 const TransformCall* find_call(const TransformList& list, const TransformRule& rule, std::string_view array = {}) {
   for (const TransformCall& call : list.calls)
     if (call.rule == &rule && call.array == array) return &call;
@@ -159,9 +161,14 @@ Normalization given_statistics(const TransformCall& call) {
   return {.mean = call.options.numbers("mean"), .std = call.options.numbers("std")};
 }
 
+const TransformCall* find_without_statistics(const TransformList& list) {
+  const auto found = std::ranges::find_if(list.calls, lacks_statistics);
+  return found == list.calls.end() ? nullptr : &*found;
+}
+
 TransformList with_statistics(TransformList list, const Dataset& data, std::span<const std::int64_t> rows) {
   for (TransformCall& call : list.calls) {
-    if (call.rule != &kStandardize || call.options.has("mean")) continue;
+    if (!lacks_statistics(call)) continue;
     const Normalization found = statistics(data, call.array, rows);
     call.options.set("mean", found.mean, "standardize");
     call.options.set("std", found.std, "standardize");

@@ -60,27 +60,19 @@ class ScratchLease {
   Scratch* scratch_;
 };
 
-/// [channels, height, width] of an image row of this shape.
-struct ImageShape {
-  int channels = 0, height = 0, width = 0;
-};
-ImageShape image_shape(const Shape& row) {
-  const auto side = [&](std::size_t axis) { return static_cast<int>(row[axis]); };
-  switch (layout_of(row)) {
-    case ImageLayout::chw: return {side(0), side(1), side(2)};
-    case ImageLayout::hwc: return {side(2), side(0), side(1)};
-    default: return {1, side(0), side(1)};
-  }
+/// What `ask` gives of a row; nothing where it cannot be read, which is an error when the row is due.
+template <class Ask>
+auto unless_unreadable(Ask ask) -> std::optional<decltype(ask())> {
+  try {
+    return ask();
+  } catch (const UserError&) { return std::nullopt; }
 }
 
-Shape row_shape(ImageLayout layout, const ImageShape& image) {
-  switch (layout) {
-    case ImageLayout::chw: return {image.channels, image.height, image.width};
-    case ImageLayout::hwc: return {image.height, image.width, image.channels};
-    case ImageLayout::hw: return {image.height, image.width};
-    case ImageLayout::flat: break;
-  }
-  return {static_cast<std::int64_t>(image.channels) * image.height * image.width};
+/// Of the first image that can be read. Throws UserError where none can.
+int stored_channels(const ImageSource& images, std::int64_t rows) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (const auto channels = unless_unreadable([&] { return images.channels(row); })) return *channels;
+  return rows > 0 ? images.channels(0) : 3;
 }
 
 /// Pixels between [H,W,C] and channel by channel.
@@ -189,12 +181,13 @@ class Transformed final : public Source {
     return size;
   }
 
-  /// The one size of all images. Where nothing in the list gives it, each is looked at.
+  /// The one size of all images that can be read. Where nothing in the list gives it, each is looked at.
   ImageSize size_of_all(const ImageSource& images, const TransformList& list, std::optional<ImageSize> wanted) const {
     const auto transforms = image_transforms(list);
     std::optional<ImageSize> size;
     for (std::int64_t row = 0; row < rows(); ++row) {
-      std::optional<ImageSize> found = images.size(row);
+      std::optional<ImageSize> found = unless_unreadable([&] { return images.size(row); });
+      if (!found) continue;
       for (const auto& transform : transforms) found = transform->size_of(found);
       if (!size) size = wanted ? wanted : found;
       if (found != size)
@@ -203,8 +196,8 @@ class Transformed final : public Source {
                                size->width, wanted ? "" : " like those before it", "; --augment 'resize([", size->height, ", ",
                                size->width, "])' or another transform with a size makes them so"));
     }
-    check_user(size.has_value(), source(), " has no rows");
-    return *size;
+    check_user(rows() > 0, source(), " has no rows");
+    return size ? *size : images.size(0);  // which says what is wrong with it
   }
 
   /// Whether and how an array is of images; nothing where it is not.
@@ -224,7 +217,7 @@ class Transformed final : public Source {
     }
     ImageArray image;
     image.of_own_size = own != nullptr;
-    if (own) image.row.channels = rows() > 0 ? own->channels(0) : 3;
+    if (own) image.row.channels = stored_channels(*own, rows());
     else image.from = layout_of(type.shape), image.row = image_shape(type.shape);
     image.to = row ? layout_of(*row) : image.from;
     check_user(!row || (!row->empty() && row->size() <= 3), source(), ": '", name, "' is of images, a row that is wanted has ",

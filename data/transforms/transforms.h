@@ -69,6 +69,8 @@ struct ProgramForm {
 std::vector<ProgramForm> program_forms(const TransformList& list, std::span<const NamedType> types,
                                        std::span<const WantedArray> wanted);
 
+/// The first standardize() that has no mean and std; null for none.
+const TransformCall* find_without_statistics(const TransformList& list);
 /// The list with mean and std of each standardize() that has none, of these rows of the data (all, where `rows` is empty), in
 /// doubles, by Welford's recurrence in the order of the rows; a column that is constant gets std 1. One pass over the rows. Throws
 /// UserError where an array is missing or not of floats or integers.

@@ -139,6 +139,9 @@ TEST_F(DataCommands, ConvertedArraysAreThoseOfTheTable) {
 }
 
 TEST_F(DataCommands, ConvertRefusesAndLeavesNothing) {
+  const CommandResult no_size = data({"convert", file("digits"), "-o", file("x.npz"), "--size", "0"});
+  EXPECT_EQ(no_size.exit_code, 2);
+  EXPECT_NE(no_size.errors.find("--size 0: wanted 1 to 16384 pixels"), std::string::npos) << no_size.errors;
   EXPECT_EQ(data({"convert", file("digits"), "-o", file("x.npz")}).exit_code, 2);  // sizes of their own
   EXPECT_EQ(data({"convert", file("digits"), "-o", file("x.zip")}).exit_code, 2);
   EXPECT_EQ(data({"convert", file("digits"), "-o", file("digits")}).exit_code, 2);  // exists
@@ -241,6 +244,10 @@ TEST_F(DataCommands, BenchTakesBatchesOfTheLoader) {
     EXPECT_LE(bench.at("data_wait_seconds"), bench.at("seconds"));
   }
   EXPECT_EQ(report({"bench", file("digits.npz"), "--seconds", "0.05", "--batch", "1000"}).at("batch"), kDigitImages);
+  EXPECT_NE(data({"bench", file("digits.npz"), "--seconds", "0.05", "--batch", "1000"})
+                .errors.find("note: --batch 1000: '" + file("digits.npz") + "' has 60 rows, which are a batch here"),
+            std::string::npos);
+  EXPECT_EQ(data({"bench", file("digits"), "--workers", "-1"}).exit_code, 2);
   for (const char* flag : {"--batch", "--prefetch", "--seconds"})
     EXPECT_EQ(data({"bench", file("digits"), flag, "0"}).exit_code, 2) << flag;
   EXPECT_EQ(data({"bench", file("digits"), "--step-ms", "-1"}).exit_code, 2);
@@ -253,7 +260,30 @@ TEST_F(DataCommands, BenchTakesBatchesOfTheLoader) {
 TEST_F(DataCommands, UnknownWordsAreNamed) {
   const CommandResult result = data({"inspcet", file("digits")});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("inspcet"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find(
+                "gcomp data: unknown command 'inspcet'; did you mean 'inspect'?; there are 'inspect', 'convert' and 'bench'"),
+            std::string::npos)
+      << result.errors;
+  EXPECT_NE(data({}).errors.find("gcomp data: no command is given; there are 'inspect', 'convert' and 'bench' (gcomp data --help"),
+            std::string::npos);
+  const std::string help = data({"--help"}).output;
+  EXPECT_NE(help.find("gcomp data inspect photos"), std::string::npos) << help;
+  EXPECT_EQ(help.find("gcomp train"), std::string::npos) << help;
+}
+
+/// A file that is no image in a folder of images of one size.
+TEST_F(DataCommands, ATrainingPassesOverWhatCannotBeRead) {
+  put(folder_ / "digits/0/0zz.png", "hello");
+  std::vector<std::string> arguments{
+      "train",    kDigitsModel, "--data", file("digits"),       "--loss",      "cross_entropy", "--batch", "16",
+      "--epochs", "1",          "--out",  file("trained.onnx"), "--no-shuffle"};
+  const CommandResult stopped = run_gcomp(arguments);
+  EXPECT_EQ(stopped.exit_code, 3);
+  EXPECT_NE(stopped.errors.find("digits/0/0zz.png': "), std::string::npos) << stopped.errors;
+  arguments.insert(arguments.end(), {"--on-bad-sample", "skip", "--json"});
+  const CommandResult skipped = run_gcomp(arguments);
+  ASSERT_EQ(skipped.exit_code, 0) << skipped.errors;
+  EXPECT_EQ(nlohmann::json::parse(skipped.output).at("bad_samples"), 1);
 }
 
 }  // namespace

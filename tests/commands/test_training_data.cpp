@@ -69,6 +69,22 @@ TEST_F(TrainingData, GivesTheSameBytesWithAnyNumberOfWorkers) {
       EXPECT_TRUE(trained_on(file(name), folder(), {"--workers", workers}) == from_npz()) << name << ", " << workers;
 }
 
+/// Rows in memory are only copied: neither threads nor another format would help.
+TEST_F(TrainingData, SaysWhatMakesReadingFasterWhereSomethingDoes) {
+  const auto said = [&](const std::string& data, const std::string& workers) {
+    const CommandResult run = run_gcomp({"train", kModel, "--data", file(data), "--loss", "cross_entropy", "--batch", "16",
+                                         "--epochs", "20", "--workers", workers, "--out", (folder() / "t.onnx").string()});
+    EXPECT_EQ(run.exit_code, 0) << run.errors;
+    return run.errors;
+  };
+  const std::string of_images = said("digits", "0"), with_many = said("digits", "200"), of_arrays = said("digits.npz", "0");
+  EXPECT_NE(of_images.find("read by the training's own thread; reading is slower than the steps: "), std::string::npos)
+      << of_images;
+  EXPECT_NE(of_images.find("gcomp data convert decodes and resizes once"), std::string::npos) << of_images;
+  EXPECT_EQ(with_many.find("--workers "), std::string::npos) << with_many;
+  EXPECT_EQ(of_arrays.find("reading is slower"), std::string::npos) << of_arrays;
+}
+
 TEST_F(TrainingData, GoesOnInMidEpochToTheSameBytes) {
   const std::string run = file("run");
   std::vector<std::string> arguments{

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "data/format.h"
+#include "data/transforms/transformed.h"
 #include "tests/data/image_fixtures.h"
 #include "tests/temporary_directory.h"
 
@@ -119,6 +120,29 @@ TEST(ImageFolder, LinksAreFollowedButNotInCircles) {
   EXPECT_EQ(rows_of(*open_spec(folder.path().string()), folder.path()), (std::vector<std::string>{"a/1.png 0", "b/deep/1.png 1"}));
   fs::create_directory_symlink(folder.path(), folder.path() / "a" / "back");
   EXPECT_NE(error_of([&] { open_spec(folder.path().string()); }).find("/a/back': a symbolic link leads back"), std::string::npos);
+}
+
+/// Of images of one size without a transform, each is looked at when they are opened.
+TEST(ImageFolder, WhatCannotBeReadIsAnErrorWhenItsRowIs) {
+  const test::TemporaryDirectory folder;
+  for (const char* name : {"a/1.png", "a/2.png", "b/1.png"}) put_image(folder.path() / name);
+  test::put(folder.path() / "a" / "0.png", "hello");
+  test::put(folder.path() / "b" / "0zz.png", "hello");
+  const std::vector<WantedArray> wanted{{.name = "image", .dtype = DType::f32, .row = Shape{-1, -1, -1}}};
+  const auto rows = transformed(open_spec(folder.path().string()), {}, wanted);
+  const TensorType type = rows->arrays()[0].second;
+  EXPECT_EQ(type, (TensorType{DType::u8, {3, 9, 13}}));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
+  for (const std::int64_t row : {1, 2, 4}) EXPECT_EQ(error_of([&] { rows->fetch(0, row, bytes); }), "") << row;
+  EXPECT_NE(error_of([&] { rows->fetch(0, 0, bytes); }).find("/a/0.png': "), std::string::npos);
+  EXPECT_NE(error_of([&] { rows->fetch(0, 3, bytes); }).find("/b/0zz.png': "), std::string::npos);
+}
+
+TEST(ImageFolder, WithoutAnImageThatCanBeReadSaysWhatIsWrong) {
+  const test::TemporaryDirectory folder;
+  fs::create_directories(folder.path() / "a");
+  test::put(folder.path() / "a" / "0.png", "hello");
+  EXPECT_NE(error_of([&] { transformed(open_spec(folder.path().string()), {}, {}); }).find("/a/0.png': "), std::string::npos);
 }
 
 TEST(ImageFolder, PixelsAreCapped) {

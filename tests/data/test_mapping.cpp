@@ -55,6 +55,8 @@ TEST(Mapping, SaysWhatIsMissing) {
   const MapEntry unknown_input[] = {{"z", "pixels"}}, unknown_array[] = {{"a", "pixel"}};
   EXPECT_NE(message_of(two, unknown_input).find("'z' is no input"), std::string::npos);
   EXPECT_NE(message_of(two, unknown_array).find("did you mean 'pixels'?"), std::string::npos);
+  const MapEntry twice[] = {{"a", "pixels"}, {"a", "label"}};
+  EXPECT_EQ(message_of(two, twice), "--map a=label: 'a' is mapped to 'pixels' before; give one of them");
   EXPECT_THROW(parse_map("x"), UserError);
 }
 

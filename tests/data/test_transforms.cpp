@@ -185,6 +185,13 @@ TEST(TransformStatistics, are_numpys) {
   EXPECT_DOUBLE_EQ(program_forms(list, std::vector{type}, {})[0].normalization.mean[1], 35);
 }
 
+TEST(TransformStatistics, that_are_missing_are_found) {
+  const TransformList list = parse_transforms("noise(x, 0.1), standardize(x, mean=1, std=2), standardize(y)");
+  ASSERT_NE(find_without_statistics(list), nullptr);
+  EXPECT_EQ(find_without_statistics(list)->array, "y");
+  EXPECT_EQ(find_without_statistics(parse_transforms("standardize(x, mean=1, std=2), normalize(imagenet)")), nullptr);
+}
+
 TEST(TransformDocuments, hold_the_table) {
   std::ifstream in(concat(GCOMP_SOURCE_DIR, "/docs/data.md"));
   std::stringstream text;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/data_rows.h"
+#include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
 
 namespace gcomp::tools {
@@ -26,7 +28,8 @@ using BenchClock = std::chrono::steady_clock;
 
 struct DataBenchFlags {
   DataSpecFlags data;
-  std::int64_t batch = 64, workers = -1, prefetch = 4;
+  std::optional<std::int64_t> batch, workers;
+  std::int64_t prefetch = 4;
   double seconds = 3, step_ms = 0;
 };
 
@@ -42,8 +45,8 @@ void check_data_bench(const DataBenchFlags& flags) {
   const auto require = [](const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
     if (value < least || value > most) throw UserError(concat(flag, " ", value, ": wanted ", least, " to ", most), ExitCode::usage);
   };
-  require("--batch", flags.batch, 1, std::int64_t{1} << 30);
-  if (flags.workers != -1) require("--workers", flags.workers, 0, driver::kMostWorkers);
+  require("--batch", flags.batch.value_or(1), 1, std::int64_t{1} << 30);
+  require_workers(flags.workers);
   require("--prefetch", flags.prefetch, 1, driver::kMostPrefetched);
   if (!(flags.seconds > 0) || flags.seconds > 86400)
     throw UserError(concat("--seconds ", flags.seconds, ": wanted more than 0 and at most 86400"), ExitCode::usage);
@@ -67,6 +70,11 @@ std::unique_ptr<data::Source> open_rows(const DataSpecFlags& flags) {
   return wanted.empty() ? std::move(source) : data::transformed(std::move(source), {}, wanted);
 }
 
+std::int64_t batch_of(const DataBenchFlags& flags, const Dataset& data) {
+  constexpr std::int64_t kBatch = 64;
+  return std::min(flags.batch.value_or(kBatch), data.rows());
+}
+
 /// Every array, as the data have it.
 driver::FedArrays all_arrays(const Dataset& data, std::int64_t batch) {
   driver::FedArrays fed;
@@ -83,7 +91,7 @@ class BatchTaker {
  public:
   BatchTaker(const Dataset& data, const DataBenchFlags& flags)
       : flags_(flags),
-        batch_(std::min(flags.batch, data.rows())),
+        batch_(batch_of(flags, data)),
         fed_(all_arrays(data, batch_)),
         loader_(data, fed_, plan(data), options(data)) {}
 
@@ -107,7 +115,7 @@ class BatchTaker {
   std::uint64_t seed() const { return static_cast<std::uint64_t>(flags_.data.seed); }
   runtime::BatchPlan plan(const Dataset& data) const { return {data.rows(), batch_, seed(), runtime::RowOrder::shuffled}; }
   driver::LoaderOptions options(const Dataset& data) {
-    return {.workers = flags_.workers < 0 ? driver::default_workers(data, fed_) : static_cast<int>(flags_.workers),
+    return {.workers = flags_.workers ? static_cast<int>(*flags_.workers) : driver::default_workers(data, fed_),
             .ahead = static_cast<int>(flags_.prefetch),
             .seed = seed(),
             .steps = std::numeric_limits<std::int64_t>::max(),
@@ -148,6 +156,10 @@ DataBench read_for(const Dataset& data, const DataBenchFlags& flags) {
 void bench_data(const DataBenchFlags& flags, const Console& console) {
   check_data_bench(flags);
   const std::unique_ptr<data::Source> source = open_rows(flags.data);
+  const std::int64_t batch = batch_of(flags, *source);
+  if (flags.batch && *flags.batch > batch)
+    console.say(concat("note: --batch ", *flags.batch, ": '", source->source(), "' has ", grouped(batch),
+                       batch == 1 ? " row" : " rows", ", which are a batch here"));
   const DataBench bench = read_for(*source, flags);
   const double rows = static_cast<double>(bench.rows) / bench.seconds, bytes = static_cast<double>(bench.bytes) / bench.seconds;
   const double batch_wait = bench.waited / static_cast<double>(bench.batches);
@@ -161,7 +173,7 @@ void bench_data(const DataBenchFlags& flags, const Console& console) {
   console.result(concat("waited: ", time_text(batch_wait), " for a batch, ", percent_text(bench.waited / bench.seconds),
                         " of the time", flags.step_ms > 0 ? concat(", with steps of ", time_text(flags.step_ms / 1e3)) : ""));
   console.result_json({{"data", flags.data.spec},
-                       {"batch", std::min(flags.batch, source->rows())},
+                       {"batch", batch},
                        {"rows", bench.rows},
                        {"bytes", bench.bytes},
                        {"seconds", bench.seconds},
@@ -177,7 +189,7 @@ Command add_data_bench(ArgumentParser& data, Console& console) {
   auto flags = std::make_shared<DataBenchFlags>();
   ArgumentParser parser = data.add_subcommand("bench", "how many rows a second a training would get, without a model");
   flags->data.add(parser);
-  parser.add_option("--batch", flags->batch, "rows of a batch");
+  parser.add_option("--batch", flags->batch, "rows of a batch (default 64, or all where there are fewer)");
   parser.add_option("--workers", flags->workers,
                     "threads that read batches ahead, as of gcomp train; 0: the thread that takes them");
   parser.add_option("--prefetch", flags->prefetch, "batches that workers are ahead");

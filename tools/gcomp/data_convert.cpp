@@ -33,7 +33,7 @@ constexpr std::int64_t kBytesAtOnce = std::int64_t{1} << 26;
 struct DataConvertFlags {
   DataSpecFlags data;
   std::string out, to;
-  std::int64_t size = 0;
+  std::optional<std::int64_t> size;
   int quality = 0, workers = 0;
 };
 
@@ -73,8 +73,8 @@ bool has_images(const data::Source& source) {
 /// Rows of equal types, which arrays have.
 std::unique_ptr<data::Source> open_equal_rows(const DataConvertFlags& flags) {
   DataSpecFlags data = flags.data;
-  if (flags.size > 0) {
-    const std::string sizes = concat("resize(", flags.size, "), center_crop(", flags.size, ")");
+  if (flags.size) {
+    const std::string sizes = concat("resize(", *flags.size, "), center_crop(", *flags.size, ")");
     data.augment = data.augment.empty() ? sizes : concat(sizes, ", ", data.augment);
   }
   std::unique_ptr<data::Source> source = data.open();
@@ -148,7 +148,7 @@ std::int64_t write_arrays(const DataConvertFlags& flags, ConvertedForm form) {
 /// The shorter side gets this size; images that are smaller stay as they are.
 void shrink(data::Image& image, std::int64_t size) {
   const int shorter = std::min(image.height, image.width);
-  if (size <= 0 || shorter <= size) return;
+  if (shorter <= size) return;
   const auto scaled = [&](int side) { return static_cast<int>(std::int64_t{side} * size / shorter); };
   data::Image small;
   resize(image, {0, 0, static_cast<float>(image.width), static_cast<float>(image.height)}, scaled(image.height),
@@ -202,7 +202,7 @@ class ImageRowReader {
       row_.read(*arrays_.label, at);
       to.label = row_.values(*arrays_.label).to_integers()[0];
     }
-    shrink(to.image, flags_.size);
+    if (flags_.size) shrink(to.image, *flags_.size);
     if (flags_.quality > 0) data::encode_jpeg(to.image, flags_.quality, to.encoded);
   }
 
@@ -326,8 +326,9 @@ std::int64_t write_images(const DataConvertFlags& flags, const Console& console)
 
 void convert_data(DataConvertFlags flags, const Console& console) {
   while (flags.out.size() > 1 && flags.out.back() == '/') flags.out.pop_back();
-  if (flags.size < 0 || flags.size > 16384)
-    throw UserError(concat("--size ", flags.size, ": wanted 1 to 16384 pixels, or 0 for images as they are"), ExitCode::usage);
+  if (flags.size && (*flags.size < 1 || *flags.size > 16384))
+    throw UserError(concat("--size ", *flags.size, ": wanted 1 to 16384 pixels; without --size images stay as they are"),
+                    ExitCode::usage);
   if (flags.quality < 0 || flags.quality > 100)
     throw UserError(concat("--quality ", flags.quality, ": wanted 1 to 100 of JPEG, or 0 for raw bytes"), ExitCode::usage);
   const ConvertedForm form = form_of(flags);

@@ -1,8 +1,10 @@
 #include "tools/gcomp/data_flags.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "data/format.h"
+#include "data/transforms/transforms.h"
 #include "ir/base/error.h"
 #include "tools/command_line/numbers.h"
 
@@ -82,5 +84,28 @@ void DataFlags::apply(FitOptions& options) const {
 }
 
 std::string DataFlags::evaluated() const { return request.split ? concat(text(), " --split ", *request.split) : request.eval_data; }
+
+void require_statistics(const std::string& augment) {
+  const data::TransformList list = data::parse_transforms(augment);
+  if (const data::TransformCall* call = data::find_without_statistics(list))
+    throw UserError(
+        concat("--augment: ", call->text(), " has no mean and std, and those of the training rows are wanted: standardize(",
+               quoted_name(call->array),
+               ", mean=[...], std=[...]), as gcomp train says it when it begins (log.txt of its --run-dir has that); a .gcx keeps "
+               "them, without --augment"),
+        ExitCode::usage);
+}
+
+void say_notes(const Console& console, const driver::OpenedData& data, std::span<const data::WantedArray> wanted) {
+  for (const std::string& note : data.notes) console.say("note: " + note);
+  for (const auto& [name, row] : data.train->arrays()) {
+    const auto want = std::ranges::find(wanted, name, &data::WantedArray::name);
+    const bool is_float_input = want != wanted.end() && want->input && want->dtype && is_float(*want->dtype);
+    const bool has_form = std::ranges::find(data.input_forms, name, &InputForm::input) != data.input_forms.end();
+    if (is_float_input && !has_form && row.dtype == DType::u8)
+      console.say(concat("note: '", data.train->source(), "': what feeds '", name,
+                         "' are unsigned bytes, which are taken for pixels and divided by 255"));
+  }
+}
 
 }  // namespace gcomp::tools

@@ -1,12 +1,14 @@
 // Options of the commands for what a model reads (docs/data.md).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/fit.h"
 #include "tools/command_line/arguments.h"
+#include "tools/gcomp/console.h"
 
 namespace gcomp::tools {
 
@@ -25,5 +27,12 @@ struct DataFlags {
   /// Adds how rows are drawn. Throws UserError (exit 2) for shares that cannot be read.
   void apply(FitOptions& options) const;
 };
+
+/// Of data that are evaluated or run. Throws UserError (exit 2) where they would be standardized by numbers of their own, not those
+/// of the training rows.
+void require_statistics(const std::string& augment);
+
+/// What was assumed of data that have been opened for what is `wanted`.
+void say_notes(const Console& console, const driver::OpenedData& data, std::span<const data::WantedArray> wanted);
 
 }  // namespace gcomp::tools

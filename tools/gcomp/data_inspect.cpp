@@ -192,7 +192,8 @@ void show_counts(const Console& console, const NamedType& array, const ArrayFact
     console.result(concat("  ", printable(name), "  ", grouped(count), "  ", std::string(bar, '#')));
   }
   if (sorted.size() > shown)
-    console.result(concat("  and ", facts.counts.size() < kMostCounted ? "" : "at least ", sorted.size() - shown, " others"));
+    console.result(concat("  and ", facts.counts.size() < kMostCounted ? "" : "at least ", sorted.size() - shown,
+                          sorted.size() - shown == 1 ? " other" : " others"));
   std::int64_t without = 0;
   for (std::int64_t i = 0; i < std::ssize(names); ++i) without += !facts.counts.contains(i);
   if (without > 0) console.result(concat("  no rows have the other ", without, without == 1 ? " class" : " classes"));
