@@ -170,8 +170,8 @@ std::vector<std::string> adaptable_names(const std::vector<Candidate>& candidate
       text += concat(text.empty() ? "" : ", ", "'", candidate.parameter->name, "' (", candidate.obstacle, ")");
   if (matched == 0) refuse_lora(concat("--lora ", glob, " matches no parameter", nearest_to_glob(glob, adaptable)));
   if (matched > kShown) text += concat(" and ", matched - kShown, " more");
-  refuse_lora(
-      concat("--lora ", glob, " matches nothing that can have an adapter, but ", text, "; what can is ", listing(adaptable)));
+  refuse_lora(concat("--lora ", glob, " matches nothing that can have an adapter, but ", text, "; ",
+                     adaptable.empty() ? "nothing can" : concat("what can is ", listing(adaptable))));
 }
 
 /// Those that the globs name, and a note of each matrix that they name in vain.

@@ -115,7 +115,8 @@ std::string first_of_many(std::span<const std::string> names) {
   constexpr std::size_t kShown = 3;
   std::string text;
   for (const std::string& name : names.first(std::min(names.size(), kShown))) text += (text.empty() ? "" : ", ") + name;
-  return names.size() <= kShown ? text : concat(text, " and ", names.size() - kShown, " others");
+  const std::size_t others = names.size() - std::min(names.size(), kShown);
+  return others == 0 ? text : concat(text, " and ", others, others == 1 ? " other" : " others");
 }
 
 }  // namespace gcomp

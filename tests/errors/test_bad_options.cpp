@@ -111,6 +111,20 @@ TEST_F(BadOptions, GlobThatMatchesNothing) {
                  {"matches no initializer; the nearest are 'encoder.layer.weight' and 'encoder.layer.bias'"});
 }
 
+TEST_F(BadOptions, AdaptersWhereNothingCanHaveOne) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    onnx::GraphProto& graph = *model.mutable_graph();
+    graph.mutable_initializer(0)->mutable_dims()->Clear();
+    for (const int size : {1, 3}) graph.mutable_initializer(0)->add_dims(size);
+    graph.mutable_initializer(0)->mutable_raw_data()->resize(3 * sizeof(float));
+    graph.mutable_initializer()->RemoveLast();
+    graph.mutable_node(0)->set_op_type("Mul");
+    graph.mutable_node(0)->mutable_input()->RemoveLast();
+    graph.mutable_output(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(1)->set_dim_value(3);
+  });
+  expect_refused(train({"--lora", "*"}), ExitCode::usage, {"--lora * matches nothing that can have an adapter", "; nothing can"});
+}
+
 TEST_F(BadOptions, NumbersWithASuffix) {
   struct Case {
     std::vector<std::string> options;

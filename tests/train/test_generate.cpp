@@ -257,7 +257,8 @@ TEST_F(GenerateCommand, TextAndIdsAreTheSameTokens) {
   EXPECT_EQ(result.at("text").get<std::string>() + "\n", text.output);
   EXPECT_EQ(result.at("ids").size(), 70u);
   EXPECT_EQ(result.at("prompt_ids"), json({32, 33, 34}));
-  EXPECT_NE(machine.errors.find("context: 64 tokens of 65; of a longer text the model sees the last ones"), std::string::npos)
+  EXPECT_NE(machine.errors.find("context: 64 tokens, vocabulary: 65; of a longer text the model sees the last ones"),
+            std::string::npos)
       << machine.errors;
 }
 
@@ -289,7 +290,11 @@ TEST_F(GenerateCommand, WhatIsWrongIsSaid) {
   expect(2, {}, "give either --prompt TEXT or --prompt-ids 1,2,3");
   expect(2, {"--prompt", "1", "--prompt-ids", "1"}, "give either --prompt TEXT or --prompt-ids 1,2,3");
   expect(2, {"--prompt", ""}, "the prompt is empty");
-  expect(2, {"--prompt-ids", " , "}, "the prompt is empty");
+  expect(2, {"--prompt-ids", " , "}, "--prompt-ids: found nothing before the comma at byte 2, wanted an id");
+  expect(2, {"--prompt-ids", "1,,2"}, "--prompt-ids: found nothing before the comma at byte 3, wanted an id");
+  expect(2, {"--prompt-ids", "1,2,"}, "--prompt-ids: found nothing after the last comma, wanted an id");
+  expect(2, {"--prompt", "1", "--context", "0"}, "--context 0: wanted 1 or more");
+  expect(2, {"--prompt", "1", "--context", "5"}, "takes 64 tokens, which its file, --dim or --shapes fixes; leave --context out");
   expect(2, {"--prompt", "ROMEO"}, "--prompt (ids, for there is no --vocab): ");
   expect(3, {"--prompt", "1 65"}, "the prompt has token 65, and");
   expect(3, {"--prompt", "-1"}, "the prompt has token -1, and");

@@ -67,8 +67,10 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return mismatch(app, error.what());
   std::string message = error.what();
   const std::size_t colon = message.find(": ");
-  if (colon != message.npos && app.get_option_no_throw(message.substr(0, colon)))
-    message.erase(colon, 1);  // "ACTION foo: wanted ..."
+  if (colon != message.npos && app.get_option_no_throw(message.substr(0, colon))) {
+    const bool names_itself = message.compare(colon + 2, colon + 1, message.substr(0, colon) + "=") == 0;
+    message.erase(names_itself ? 0 : colon, names_itself ? colon + 2 : 1);  // "--tune=foo: ...", "ACTION foo: wanted ..."
+  }
   return message;
 }
 

@@ -1,7 +1,9 @@
 // gcomp eval: the loss and the metrics of a model, .onnx or .gcx, over data.
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "data/number_names.h"
 #include "gcomp/driver/evaluation_run.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
@@ -20,7 +22,7 @@ namespace {
 struct EvalFlags {
   std::string model, loss, output;
   std::vector<std::string> metrics;
-  std::int64_t batch = 0, workers = -1;
+  std::optional<std::int64_t> batch, workers;
   DataFlags data;
   ModelOptions model_options;
   LoraFlags lora;
@@ -33,17 +35,32 @@ void report_left_out(const Console& console, const Evaluation& evaluation, std::
     console.say(concat("evaluation leaves out the last ", rows - evaluation.rows, " rows, which fill no batch"));
 }
 
+/// What `work` on the data throws names them.
+template <class Work>
+auto naming_data(const EvalFlags& flags, Work work) {
+  try {
+    return work();
+  } catch (const UserError& error) {
+    const std::string_view text = error.what();
+    if (error.code() == ExitCode::usage || text.find(flags.data.text()) != text.npos) throw;
+    throw UserError(concat("'", flags.data.text(), "': ", text), error.code());
+  }
+}
+
 Evaluation evaluate_artifact(const EvalFlags& flags, const Console& console) {
   runtime::DeviceOptions device = flags.device.parse(console);
   CompileProgress compiling(console);
   compiling.watch(device);
   Trainer trainer = Trainer::load(flags.model, device, flags.device.request(), flags.trust.parse(flags.model));
   console.say("device: " + trainer.device());
-  const driver::OpenedData data = driver::open_data(flags.data.request, trainer, driver::wanted_for_evaluation(trainer));
-  for (const std::string& note : data.notes) console.say("note: " + note);
-  Evaluation evaluation = driver::evaluate(trainer, *data.train, static_cast<int>(flags.workers));
-  report_left_out(console, evaluation, data.train->rows());
-  return evaluation;
+  const std::vector<data::WantedArray> wanted = driver::wanted_for_evaluation(trainer);
+  return naming_data(flags, [&] {
+    const driver::OpenedData data = driver::open_data(flags.data.request, trainer, wanted);
+    say_notes(console, data, wanted);
+    Evaluation evaluation = driver::evaluate(trainer, *data.train, static_cast<int>(flags.workers.value_or(-1)));
+    report_left_out(console, evaluation, data.train->rows());
+    return evaluation;
+  });
 }
 
 Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lora, const Console& console) {
@@ -52,7 +69,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   driver::EvaluateOptions options;
   options.loss = driver::read_loss(with_class_weights(flags.loss, flags.data.text()), flags.output);
   options.metrics = driver::metrics_of(flags.metrics, options.loss);
-  options.batch = flags.batch;
+  options.batch = flags.batch.value_or(0);
   options.graph = flags.model_options.parse();
   options.graph.lora = lora;
   options.device = flags.device.request();
@@ -64,27 +81,25 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   };
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
-  const driver::OpenedData data =
-      driver::open_data(flags.data.request, driver::wanted_arrays(model, options.loss, options.metrics), &model);
-  for (const std::string& note : data.notes) console.say("note: " + note);
-  options.graph.shapes.data_source = data.train->source();
-  options.graph.input_forms = data.input_forms;
-  driver::EvaluationRun run = driver::evaluate(model, options, *data.train, static_cast<int>(flags.workers));
-  report_outputs(console, run.model, flags.loss, run.output);
-  console.say("device: " + run.device);
-  report_left_out(console, run.evaluation, data.train->rows());
-  return run.evaluation;
+  const std::vector<data::WantedArray> wanted = driver::wanted_arrays(model, options.loss, options.metrics);
+  return naming_data(flags, [&] {
+    driver::DataRequest request = flags.data.request;
+    request.number_names = data::number_names_of_run(std::filesystem::path(flags.model).parent_path());
+    const driver::OpenedData data = driver::open_data(request, wanted, &model);
+    say_notes(console, data, wanted);
+    options.graph.shapes.data_source = data.train->source();
+    options.graph.input_forms = data.input_forms;
+    driver::EvaluationRun run = driver::evaluate(model, options, *data.train, static_cast<int>(flags.workers.value_or(-1)));
+    report_outputs(console, run.model, flags.loss, run.output);
+    console.say("device: " + run.device);
+    report_left_out(console, run.evaluation, data.train->rows());
+    return run.evaluation;
+  });
 }
 
 void eval(const EvalFlags& flags, const Console& console) {
   const driver::LoraSettings lora = flags.lora.parse();
-  Evaluation evaluation;
-  try {
-    evaluation = is_artifact(flags.model) ? evaluate_artifact(flags, console) : evaluate_model(flags, lora, console);
-  } catch (const UserError& error) {
-    if (error.code() == ExitCode::usage || std::string_view(error.what()).find(flags.data.text()) != std::string_view::npos) throw;
-    throw UserError(concat("'", flags.data.text(), "': ", error.what()), error.code());
-  }
+  const Evaluation evaluation = is_artifact(flags.model) ? evaluate_artifact(flags, console) : evaluate_model(flags, lora, console);
   char text[64];
   std::snprintf(text, sizeof text, "loss %.9g", evaluation.loss);
   console.result(text);
@@ -122,7 +137,10 @@ Command add_eval(ArgumentParser& root, Console& console) {
       "on\nothers, or the loss is no mean over its elements) the rows that fill no run are left out, which is said.");
   return {parser, [parser, flags, &console] {
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
-            require_batch(flags->batch);
+            require_from(1, "--batch", flags->batch);
+            require_workers(flags->workers);
+            require_different(flags->metrics);
+            require_statistics(flags->data.request.augment);
             eval(*flags, console);
           }};
 }

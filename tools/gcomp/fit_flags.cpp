@@ -96,6 +96,10 @@ void FitFlags::check() const {
                                                   {keep.has_value(), "--keep"}};
   for (const auto& [given, flag] : needing)
     if (given && run_dir.empty()) refuse_run(concat(flag, ": there is no --run-dir DIR"));
+  require_from(1, "--eval-every", eval_every);
+  require_from(1, "--log-every", log_every);
+  require_from(0, "--keep", keep);
+  require_workers(workers);
   FitOptions read;
   apply(read);
 }
@@ -105,14 +109,14 @@ EarlierRun FitFlags::earlier() const {
 }
 
 void FitFlags::apply(FitOptions& options) const {
-  options.eval_every = eval_every;
+  options.eval_every = eval_every.value_or(0);
   options.early_stop = early_stop;
   options.save_best = save_best;
   if (log_every) options.log_every = *log_every;
   if (keep) options.keep = *keep;
   options.drop_last = drop_last == "true";
   options.plan_only = plan_only;
-  if (workers >= 0) options.workers = workers;
+  if (workers) options.workers = *workers;
   options.prefetch = prefetch;
   options.on_bad_sample = on_bad_sample == "skip" ? BadSample::skip : BadSample::stop;
   if (!max_time.empty()) options.max_seconds = parse_duration(max_time, "--max-time");

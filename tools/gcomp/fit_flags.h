@@ -12,9 +12,8 @@ namespace gcomp::tools {
 
 struct FitFlags {
   std::string run_dir, config, early_stop, save_best, max_time, checkpoint_every, drop_last = "true";
-  std::int64_t eval_every = 0;
-  std::optional<std::int64_t> log_every, keep;
-  std::int64_t workers = -1, prefetch = 4;  ///< workers below 0: by the data
+  std::optional<std::int64_t> eval_every, log_every, keep, workers;
+  std::int64_t prefetch = 4;
   std::string on_bad_sample = "stop";
   bool resume = false, overwrite = false, plan_only = false, print_config = false;
 

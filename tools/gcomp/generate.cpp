@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "gcomp/driver/generation.h"
 #include "ir/base/error.h"
@@ -22,7 +23,8 @@ namespace {
 
 struct GenerateFlags {
   std::string model, prompt, prompt_ids, vocabulary, output, top_k, seed;
-  std::int64_t tokens = 100, context = 0;
+  std::int64_t tokens = 100;
+  std::optional<std::int64_t> context;
   std::optional<double> temperature, top_p;
   bool has_prompt = false, has_prompt_ids = false;
   ModelOptions model_options;
@@ -33,10 +35,17 @@ struct GenerateFlags {
 
 [[noreturn]] void refuse_generation(const std::string& message) { throw UserError(message, ExitCode::usage); }
 
-/// "1, 2 3" as numbers.
+/// "1, 2 3" as numbers: one comma, or none, between two of them.
 std::vector<std::int64_t> parse_ids(std::string text, const std::string& flag) {
-  for (char& c : text)
-    if (c == ',' || c == '\n' || c == '\t') c = ' ';
+  bool expects_id = text.find(',') != text.npos;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ',' && std::exchange(expects_id, true))
+      refuse_generation(concat(flag, ": found nothing before the comma at byte ", i + 1, ", wanted an id"));
+    if (text[i] == '\n' || text[i] == '\t') text[i] = ' ';
+    if (text[i] != ' ' && text[i] != ',') expects_id = false;
+  }
+  if (expects_id) refuse_generation(concat(flag, ": found nothing after the last comma, wanted an id"));
+  std::ranges::replace(text, ',', ' ');
   std::vector<std::int64_t> ids;
   for (std::size_t begin = text.find_first_not_of(' '); begin != text.npos; begin = text.find_first_not_of(' ', begin)) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
@@ -71,7 +80,7 @@ class Generation {
       : flags_(flags), console_(console), sampling_(parse_sampling(flags)) {
     if (flags.has_prompt == flags.has_prompt_ids) refuse_generation("give either --prompt TEXT or --prompt-ids 1,2,3");
     if (flags.tokens < 1) refuse_generation(concat("--tokens ", flags.tokens, ": wanted 1 or more"));
-    if (flags.context < 0) refuse_generation(concat("--context ", flags.context, ": wanted 1 or more"));
+    require_from(1, "--context", flags.context);
     if (!flags.vocabulary.empty()) vocabulary_ = Vocabulary::load(flags.vocabulary);
     prompt_ = prompt();
     if (prompt_.empty()) refuse_generation("the prompt is empty; a model needs a token to begin with");
@@ -81,6 +90,9 @@ class Generation {
     Generator generator = make_generator();
     generator.prepare(static_cast<std::int64_t>(prompt_.size()) + flags_.tokens);
     console_.clear_status();
+    if (flags_.context && *flags_.context != generator.context())
+      refuse_generation(concat("--context ", *flags_.context, ": '", flags_.model, "' takes ", generator.context(),
+                               " tokens, which its file, --dim or --shapes fixes; leave --context out"));
     console_.say("device: " + generator.device());
     report_context(generator);
     if (vocabulary_ && vocabulary_->size() != generator.vocabulary())
@@ -119,7 +131,7 @@ class Generation {
     compiling_.watch(device);
     const runtime::ArtifactTrust trust = flags_.trust.parse(flags_.model);
     if (is_artifact(flags_.model)) return Generator::load(flags_.model, flags_.output, device, flags_.device.request(), trust);
-    driver::GeneratorOptions options{.output = flags_.output, .context = flags_.context};
+    driver::GeneratorOptions options{.output = flags_.output, .context = flags_.context.value_or(0)};
     options.forward.graph = flags_.model_options.parse();
     options.forward.graph.lora = flags_.lora.parse();
     options.forward.device = flags_.device.request();
@@ -133,7 +145,8 @@ class Generation {
 
   void report_context(const Generator& generator) const {
     const auto length = static_cast<std::int64_t>(prompt_.size()) + flags_.tokens;
-    console_.say(concat("context: ", generator.context(), " tokens of ", generator.vocabulary(),
+    console_.say(concat("context: ", generator.context(), generator.context() == 1 ? " token" : " tokens",
+                        ", vocabulary: ", generator.vocabulary(),
                         length > generator.context() ? "; of a longer text the model sees the last ones" : ""));
   }
 

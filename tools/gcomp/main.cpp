@@ -30,6 +30,12 @@ constexpr const char* kFooter =
     "device,\n"
     "7 out of memory, 8 numeric failure, 75 interrupted and to be resumed (train --run-dir), 129, 130, 143 ended by SIGHUP, "
     "SIGINT, SIGTERM (train writes the model as it is then)";
+constexpr const char* kDataFooter =
+    "Examples:\n"
+    "  gcomp data inspect photos --preview sheet.png\n"
+    "  gcomp data convert photos -o photos.shard --size 256 --quality 90\n"
+    "  gcomp data bench photos --augment 'random_resized_crop(224), hflip' --workers 2\n"
+    "  gcomp data COMMAND --help";
 
 struct GlobalFlags {
   bool json = false, quiet = false, verbose = false;
@@ -37,7 +43,7 @@ struct GlobalFlags {
 
 void add_global(ArgumentParser parser, GlobalFlags& flags) {
   parser.add_flag("--json", flags.json, "results as JSON on stdout").group("Output");
-  parser.add_flag("--quiet,-q", flags.quiet, "warnings and errors only").group("Output");
+  parser.add_flag("--quiet,-q", flags.quiet, "results, warnings and errors only").group("Output");
   parser.add_flag("--verbose,-v", flags.verbose, "more detail").group("Output");
 }
 
@@ -48,10 +54,24 @@ std::string path_hint(const ArgumentParser& parser, const std::string& message) 
   return output && message.find("--out") != message.npos ? "; --output names an output of the model, not a file" : "";
 }
 
-/// What was refused, in one line with the nearest name.
-std::string explain(const ArgumentParser& root, const Parsed& parsed, const std::vector<Command>& commands) {
+/// The subcommands of gcomp, or those of one of them, which `group` names.
+std::vector<std::string> subcommands_of(const std::vector<Command>& commands, const std::string& group) {
   std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.parser.name());
+  for (const Command& command : commands) {
+    std::string name = command.parser.name();
+    if (!group.empty() && !name.starts_with(group + " ")) continue;
+    if (!group.empty()) name.erase(0, group.size() + 1);
+    name = name.substr(0, name.find(' '));
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
+/// What was refused, in one line with the nearest name. `data` has subcommands of its own.
+std::string explain(const ArgumentParser& root, const ArgumentParser& data, const Parsed& parsed,
+                    const std::vector<Command>& commands) {
+  const std::string group = data.chosen() ? data.name() : "";
+  const std::vector<std::string> names = subcommands_of(commands, group);
   for (const Command& command : commands) {
     if (!command.parser.chosen()) continue;
     for (const std::string& word : command.parser.unknown()) {
@@ -64,14 +84,15 @@ std::string explain(const ArgumentParser& root, const Parsed& parsed, const std:
   }
   for (const std::string& word : root.unknown())
     return concat("unknown command '", word, "'", did_you_mean(word, names), "; there are ", listing(names));
-  return concat("no command is given; there are ", listing(names), " (gcomp --help says what they do)");
+  return concat("no command is given; there are ", listing(names), " (gcomp ", group.empty() ? "" : group + " ",
+                "--help says what they do)");
 }
 
 /// The subcommand that the command line gives, or "".
-std::string chosen_name(const std::vector<Command>& commands) {
+std::string chosen_name(const std::vector<Command>& commands, const ArgumentParser& data) {
   for (const Command& command : commands)
     if (command.parser.chosen()) return command.parser.name();
-  return "";
+  return data.chosen() ? data.name() : "";
 }
 
 int fail(const Console& console, const std::string& command, const std::string& message, int code, nlohmann::json results = {}) {
@@ -114,6 +135,7 @@ int main_of(int argc, char** argv) {
   root.require_subcommand();
   ArgumentParser data = root.add_subcommand("data", "looks at data, converts them, times their reading: gcomp data COMMAND --help");
   data.require_subcommand();
+  data.set_footer(kDataFooter);
   const std::vector<Command> commands{
       add_train(root, console),   add_run(root, console),          add_eval(root, console),         add_grad(root, console),
       add_compile(root, console), add_convert(root, console),      add_generate(root, console),     add_inspect(root, console),
@@ -121,6 +143,7 @@ int main_of(int argc, char** argv) {
       add_sign(root, console),    add_data_inspect(data, console), add_data_convert(data, console), add_data_bench(data, console)};
   for (const Command& command : commands) add_global(command.parser, global);
   std::vector<std::string> words(argv, argv + argc);
+  console.set_json(std::find(words.begin(), words.end(), "--json") != words.end());  // what is refused is told as asked, too
   for (const Command& command : commands)
     if (command.expand && words.size() > 1 && words[1] == command.parser.name()) try {
         words = command.expand(std::move(words));
@@ -130,7 +153,7 @@ int main_of(int argc, char** argv) {
   const Parsed parsed = root.parse(static_cast<int>(arguments.size()), arguments.data());
   if (parsed.outcome == Parsed::Outcome::answered) return static_cast<int>(ExitCode::ok);
   if (parsed.outcome == Parsed::Outcome::refused)
-    return fail(console, chosen_name(commands), explain(root, parsed, commands), static_cast<int>(ExitCode::usage));
+    return fail(console, chosen_name(commands, data), explain(root, data, parsed, commands), static_cast<int>(ExitCode::usage));
   console.set_json(global.json);
   console.set_level(global.quiet ? Console::Level::quiet : global.verbose ? Console::Level::verbose : Console::Level::normal);
   for (const Command& command : commands)

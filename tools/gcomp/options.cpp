@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/optimizer_text.h"
 #include "ir/base/nearest.h"
@@ -166,6 +167,20 @@ bool is_artifact(const std::string& path) { return std::filesystem::path(path).e
 
 void require_batch(std::int64_t batch) {
   if (batch < 0) usage(concat("--batch ", batch, ": wanted 1 or more"));
+}
+
+void require_from(std::int64_t least, std::string_view flag, const std::optional<std::int64_t>& value) {
+  if (value && *value < least) usage(concat(flag, " ", *value, ": wanted ", least, " or more"));
+}
+
+void require_workers(const std::optional<std::int64_t>& workers) {
+  if (workers && (*workers < 0 || *workers > driver::kMostWorkers))
+    usage(concat("--workers ", *workers, ": wanted 0 to ", driver::kMostWorkers));
+}
+
+void require_different(std::span<const std::string> metrics) {
+  for (std::size_t i = 0; i < metrics.size(); ++i)
+    if (std::ranges::count(metrics.first(i), metrics[i]) > 0) usage(concat("--metric ", metrics[i], " is given twice"));
 }
 
 void refuse_decided(const ArgumentParser& parser, const std::string& artifact, std::span<const std::string_view> others) {
@@ -402,8 +417,20 @@ void DeviceOptions::add(ArgumentParser& parser) {
       .group(group);
 }
 
+/// What is asked of CUDA does nothing on the CPU.
+void DeviceOptions::note_cuda_options(const Console& console) const {
+  if (request() != runtime::DeviceRequest::cpu) return;
+  const std::pair<bool, std::string_view> of_cuda[] = {{tune == "on" || tune == "full", "--tune"},
+                                                       {tf32, "--tf32"},
+                                                       {prefer_cudnn, "--prefer-cudnn"},
+                                                       {check_steps, "--check-steps"}};
+  for (const auto& [given, flag] : of_cuda)
+    if (given) console.say(concat("note: ", flag, " changes nothing with --device ", device, ": it is for CUDA"));
+}
+
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
-  if (threads < 0) usage(concat("--threads ", threads, ": wanted 1 or more"));
+  if (threads < 0) usage(concat("--threads ", threads, ": wanted 1 or more, or 0 for one on each processor"));
+  note_cuda_options(console);
   runtime::DeviceOptions options;
   options.threads = threads;
   options.compiler = compiler;

@@ -66,6 +66,9 @@ struct DeviceOptions {
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   /// Throws UserError (exit 2) for what cannot be read.
   runtime::DeviceOptions parse(const Console& console) const;
+
+ private:
+  void note_cuda_options(const Console& console) const;
 };
 
 /// What a command that reads a .gcx may demand of it.
@@ -86,6 +89,12 @@ bool is_artifact(const std::string& path);
 
 /// Throws UserError (exit 2) for a number of rows below 0; 0 is none given.
 void require_batch(std::int64_t batch);
+/// Throws UserError (exit 2) where the value is given and is less: "--batch 0: wanted 1 or more".
+void require_from(std::int64_t least, std::string_view flag, const std::optional<std::int64_t>& value);
+/// Throws UserError (exit 2) for a number of threads that read ahead which is out of range.
+void require_workers(const std::optional<std::int64_t>& workers);
+/// Throws UserError (exit 2) where one metric is there twice.
+void require_different(std::span<const std::string> metrics);
 
 /// Throws UserError (exit 2) where an option was given that an artifact has decided: it would do nothing.
 /// `others` are further options of the command that are decided.

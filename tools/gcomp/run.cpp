@@ -2,8 +2,9 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "gcomp/driver/fit/batch_loader.h"
+#include "data/number_names.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/prediction.h"
@@ -12,6 +13,7 @@
 #include "runtime/files/npz_stream.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/data_flags.h"
 #include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
@@ -24,7 +26,8 @@ namespace {
 struct RunFlags {
   std::string model, inputs, outputs, augment;
   std::vector<std::string> map;
-  std::int64_t batch = 0, seed = 0, workers = -1;
+  std::optional<std::int64_t> batch, workers;
+  std::int64_t seed = 0;
   bool training = false, inference = false;
   ModelOptions model_options;
   LoraFlags lora;
@@ -72,7 +75,7 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
     return made;
   }
   driver::PredictOptions options;
-  options.batch = flags.batch;
+  options.batch = flags.batch.value_or(0);
   options.graph = flags.model_options.parse();
   options.graph.training_form = flags.training;
   options.graph.seed = flags.seed;
@@ -89,7 +92,9 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
   std::vector<data::WantedArray> wanted = driver::wanted_inputs(model);
   driver::OpenedData data;
   if (reads) {
-    data = driver::open_data(data_request(flags), wanted);
+    driver::DataRequest request = data_request(flags);
+    request.number_names = data::number_names_of_run(std::filesystem::path(flags.model).parent_path());
+    data = driver::open_data(request, wanted);
     options.graph.input_forms = data.input_forms;
   }
   return {driver::make_predictor(std::move(model), options), std::move(wanted), std::move(data)};
@@ -104,12 +109,12 @@ class Run {
         compiling_(console),
         made_(make_predictor(flags, files_, console, compiling_)),
         predictor_(made_.predictor),
-        inputs_(reads_data(flags) ? data_inputs(made_.data, made_.wanted, static_cast<int>(flags.workers))
+        inputs_(reads_data(flags) ? data_inputs(made_.data, made_.wanted, static_cast<int>(flags.workers.value_or(-1)))
                                   : npz_inputs(flags.inputs, predictor_.input_names())) {}
 
   void run() {
     console_.say("device: " + predictor_.device());
-    for (const std::string& note : made_.data.notes) console_.say("note: " + note);
+    if (made_.data.train) say_notes(console_, made_.data, made_.wanted);
     predictor_.prepare({inputs_->types().begin(), inputs_->types().end()});
     report_forms(console_, flags_.model, driver::switched_forms(predictor_),
                  flags_.training ? "run in training form (the file has them in inference form)"
@@ -125,7 +130,7 @@ class Run {
   /// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
   void report_rows(std::int64_t rows) const {
     const std::int64_t most = predictor_.batch();
-    const bool told = is_artifact(flags_.model) || flags_.batch > 0;
+    const bool told = is_artifact(flags_.model) || flags_.batch;
     if (!predictor_.undivided().empty()) {
       if (rows != 1) console_.say(concat("'", flags_.inputs, "': all rows run at once: ", predictor_.undivided()));
     } else if (most > 0 && rows > 0 && (rows > most || (told && rows != most))) {
@@ -226,9 +231,9 @@ Command add_run(ArgumentParser& root, Console& console) {
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kDecided);
             if (flags->training && flags->inference)
               throw UserError("--training and --inference exclude each other", ExitCode::usage);
-            require_batch(flags->batch);
-            if (flags->workers < -1 || flags->workers > driver::kMostWorkers)
-              throw UserError(concat("--workers ", flags->workers, ": wanted 0 to ", driver::kMostWorkers), ExitCode::usage);
+            require_from(1, "--batch", flags->batch);
+            require_workers(flags->workers);
+            require_statistics(flags->augment);
             Run(*flags, console).run();
           }};
 }

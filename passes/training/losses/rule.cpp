@@ -77,7 +77,8 @@ Var LossCall::along(std::string_view option, Var like, std::int64_t axis) const 
   if (numbers.size() == 1) return b.like(like, numbers[0]);
   const std::int64_t wanted = like.rank() == 0 ? 1 : like.dim(axis);
   if (static_cast<std::int64_t>(numbers.size()) != wanted)
-    throw UserError(concat(option, ": found ", numbers.size(), " numbers, wanted ", wanted, ", or one"), ExitCode::usage);
+    throw UserError(concat("--loss: ", o.text(), ": ", option, ": found ", numbers.size(), " numbers, wanted ", wanted, ", or one"),
+                    ExitCode::usage);
   Tensor values(like.dtype(), {wanted});
   for (std::int64_t i = 0; i < wanted; ++i) values.set(i, numbers[static_cast<std::size_t>(i)]);
   return b.broadcast(b.constant(std::move(values)), like.shape(), {axis});
