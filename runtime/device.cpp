@@ -44,9 +44,9 @@ DeviceChoice choose_alone(DeviceRequest request, const DeviceOptions& options) {
   try {
     if (backend.require) backend.require(options);
   } catch (const DeviceError& error) {
-    throw DeviceError(
-        concat("device ", backend.name, " cannot be used: ", error.what(), "; or use --device ", backends().front()->name),
-        error.code());
+    throw DeviceError(concat("device ", backend.name, options.gpu ? concat(":", *options.gpu) : "",
+                             " cannot be used: ", error.what(), "; or use --device ", backends().front()->name),
+                      error.code());
   }
   return {&backend, concat(backend.name, ": as asked"), options.rank_on_host};
 }

@@ -1,6 +1,7 @@
 // One training, its images in each form and read by any number of workers: the same bytes.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

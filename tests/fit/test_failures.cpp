@@ -158,6 +158,22 @@ TEST_F(Failures, EvaluationsPassOverRowsToo) {
   }
 }
 
+/// One row of each rank's half of the first batch.
+TEST_F(Failures, RowsThatWerePassedOverAreThoseOfAllRanks) {
+  data_.unreadable = {1, 3};
+  std::vector<std::int64_t> passed_over(2);
+  run_ranks(2, [&](Communicator& communicator) {
+    TrainOptions ranked;
+    ranked.micro_batches = 2;
+    ranked.device_options.threads = 1;
+    ranked.device_options.communicator = &communicator;
+    Trainer trainer = curve_trainer("sgd(lr=0.05, momentum=0.9)", 4, ranked);
+    const FitResult result = fit(trainer, data_, {.steps = 2, .shuffle = false, .on_bad_sample = BadSample::skip});
+    passed_over[static_cast<std::size_t>(communicator.rank())] = result.bad_samples;
+  });
+  EXPECT_EQ(passed_over, (std::vector<std::int64_t>{2, 2}));
+}
+
 /// All of them threw the same, and the first has the folder.
 TEST_F(Failures, OfSeveralRanksTheFirstKeepsTheSteps) {
   data_.unreadable = {13};

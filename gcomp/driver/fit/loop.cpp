@@ -207,9 +207,8 @@ std::string FitLoop::where(std::int64_t step) const {
 std::string FitLoop::why_not_finite(std::int64_t step) {
   if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step), key_of(step)); !culprit.empty()) return culprit;
   if (step == 0 && !std::isfinite(result_.loss))
-    return "It is so before anything is trained, whatever --lr: what the model computes from these rows overflows or is not "
-           "defined, or "
-           "its weights are not finite";
+    return "It is so before anything is trained, whatever --lr: what the model computes from these rows overflows "
+           "or is not defined, or its weights are not finite";
   if (divides_by_zero(trainer_)) return "With --eps 0 a parameter whose gradients were all zero is divided by zero";
   return concat("A smaller --lr than ", base_rate_, " often helps");
 }
@@ -347,6 +346,9 @@ FitResult FitLoop::run() {
   }
   result_.seconds = seconds_between(started_, Clock::now());
   close_loader();
+  std::int64_t of_all = 0;
+  for (const std::string& own : ranks_.gather(std::to_string(result_.bad_samples))) of_all += std::stoll(own);
+  result_.bad_samples = of_all;
   if (checkpoints_) {
     const std::vector<CheckpointEvent> events = checkpoints_->finish();
     if (run_) note(events);
