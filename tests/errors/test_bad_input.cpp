@@ -140,6 +140,14 @@ TEST_F(BadInput, ShapeThatTheFileRefuses) {
                  {"dimension 1 at 3", "--shapes x gives 5"});
 }
 
+TEST_F(BadInput, ProgramsForAnotherDeviceThanTheirTarget) {
+  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--device", "cuda", "-o", folder_ / "model.gcx"}),
+                 ExitCode::usage, {"--device cuda: '", "model.gcx' is compiled for cpu"});
+  expect_refused(
+      run_gcomp({"compile", model_, "--dim", "batch=4", "--device", "cpu", "--target", "cuda:sm_90", "-o", folder_ / "model.gcx"}),
+      ExitCode::usage, {"--device cpu: '", "model.gcx' is compiled for cuda"});
+}
+
 TEST_F(BadInput, SizesBeyondSixtyFourBits) {
   expect_refused(run_gcomp({"compile", model_, "--dim", "batch=1152921504606846976", "-o", folder_ / "model.gcx"}),
                  ExitCode::invalid, {"1152921504606846976", "input 'x' is too large"});

@@ -47,6 +47,7 @@ void check_flags(const CompileFlags& flags) {
   if (flags.train && flags.training)
     usage("--training is for a forward pass in training form; --train compiles the training step, which has it anyway");
   require_batch(flags.batch);
+  require_different(flags.metrics);
   if (flags.embed_model && (!flags.train || !is_artifact(flags.out)))
     usage("--embed-model has a meaning only with --train and -o NAME.gcx");
   if (flags.ranks < 1 || (flags.ranks > 1 && !flags.train))
@@ -100,6 +101,7 @@ class Compilation {
   Compilation(const CompileFlags& flags, const Console& console)
       : flags_(flags), console_(console), trace_(console, flags.print_after), progress_(console), target_(target_of(flags)) {
     hooks_ = trace_.hooks();
+    driver::require_device(flags.device.request(), target_, flags.out.empty() ? flags.model : flags.out);
     hooks_.begin = [this](std::string_view phase) { progress_.begin(phase); };
     for (const std::string& pass : flags.disabled) passes::require_optional_pass(pass, "--disable");
     hooks_.disabled = flags.disabled;
