@@ -9,15 +9,13 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/base/tensor.h"
-#include "runtime/files/atomic_file.h"
 
 namespace gcomp::data {
 namespace {
 
 /// Its place says the old number.
 using NewNumbers = std::vector<std::int64_t>;
-constexpr std::size_t kListed = 20;                               // names in a message
-constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 28;  // of names
+constexpr std::size_t kListed = 20;  // names in a message
 
 /// Numbers behind the last, such as a label that is left out of the loss, stay as they are.
 void renumber(const NewNumbers& numbers, DType dtype, std::span<std::byte> bytes) {
@@ -149,22 +147,6 @@ NumberNames parse_number_names(std::string_view text) {
     if (object.contains("classes")) object["classes"].get_to(names.classes);
     return names;
   } catch (const nlohmann::json::exception& error) { throw UserError(concat("names of numbers: ", error.what())); }
-}
-
-std::string number_names_of_run(const std::filesystem::path& folder) {
-  const auto text_in = [&](const char* name) -> std::string {
-    if (!std::filesystem::is_regular_file(folder / name)) return "";
-    const std::vector<std::byte> bytes = runtime::read_file(folder / name, kLargestFile);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  };
-  if (!std::filesystem::is_regular_file(folder / "run.json")) return "";
-  NumberNames names{.source = folder.string(), .classes = {}, .vocabulary = text_in("vocab.json")};
-  if (const std::string classes = text_in("classes.json"); !classes.empty()) try {
-      names.classes[""] = nlohmann::json::parse(classes).get<std::vector<std::string>>();
-    } catch (const nlohmann::json::exception& error) {
-      throw UserError(concat("'", (folder / "classes.json").string(), "': wanted a list of names: ", error.what()));
-    }
-  return text_of(names);
 }
 
 std::unique_ptr<Source> numbered_as(std::unique_ptr<Source> source, const NumberNames& names) {

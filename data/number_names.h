@@ -2,7 +2,6 @@
 // by its own words, a text's characters by those it has: data that lack one would mean others by the same numbers.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,10 +24,6 @@ NumberNames number_names(const Source& source);
 std::string text_of(const NumberNames& names);
 /// Throws UserError for anything else.
 NumberNames parse_number_names(std::string_view text);
-/// Those that a run left beside its models, as text_of() has them: classes.json, a list, and vocab.json of a folder with a
-/// run.json;
-/// "" where there are none. Throws UserError naming the file.
-std::string number_names_of_run(const std::filesystem::path& folder);
 
 /// The source, its numbers being those of `names` wherever both name what an array's numbers, or a text's tokens, stand for; what
 /// has been numbered anew is told by its notes. Throws UserError for a class or token that `names` does not have.

@@ -54,6 +54,9 @@ struct OnnxFile {
   std::shared_ptr<const Source> source;
 };
 
+/// Whether some op gives the size of a tensor as a number, or is not of ONNX's own and may hide one that does.
+bool asks_for_sizes(const OnnxFile& file);
+
 /// Reads and checks a file; lowers nothing. Throws UserError (exit 3) for anything that is not a sound ONNX model.
 OnnxFile open_onnx(const std::string& path);
 /// The same from bytes in memory; external data is looked for in `directory` ("" refuses it).

@@ -164,6 +164,13 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
   return describe_file(parse(bytes, name, directory));
 }
 
+bool asks_for_sizes(const OnnxFile& file) {
+  constexpr std::string_view kAsking[] = {"Shape", "Size", "EyeLike"};
+  return std::ranges::any_of(file.operators, [&](const auto& counted) {
+    return std::ranges::find(kAsking, counted.first) != std::end(kAsking) || counted.first.find("::") != std::string::npos;
+  });
+}
+
 OnnxFile open_onnx(const std::string& path) {
   std::string directory = std::filesystem::path(path).parent_path().string();
   if (directory.empty()) directory = ".";

@@ -153,7 +153,7 @@ bool has_one_value(const Tensor& tensor) {
   const std::span<const std::byte> bytes = tensor.bytes();
   const std::size_t element = size_of(tensor.dtype());
   if (bytes.size() < 2 * element) return tensor.elements() > 0;
-  // A file of zeros, as a model without its weights has, is all read: each element as a number takes fifty times as long.
+  // A file of zeros, as a model without its weights has, is read to its end.
   if (std::memcmp(bytes.data(), bytes.data() + element, bytes.size() - element) == 0) return tensor.at(0) == tensor.at(0);
   for (std::int64_t i = 1; i < tensor.elements(); ++i)
     if (tensor.at(i) != tensor.at(0)) return false;

@@ -76,13 +76,10 @@ void keep_outputs(ModelGraph& made, std::span<const std::string> names, std::int
   made.graph.remove_dead();
 }
 
-/// Whether some op of the model gives the size of a tensor as a number, or may hide one that does.
+/// Whether some op of the model may give the size of a tensor as a number.
 bool asks_for_sizes(const Model& model) {
   const frontend::OnnxFile* file = onnx_file(model);
-  return !file || std::ranges::any_of(file->operators, [](const auto& counted) {
-    const std::string& name = counted.first;
-    return name == "Shape" || name == "Size" || name == "EyeLike" || name.find("::") != name.npos;
-  });
+  return !file || frontend::asks_for_sizes(*file);
 }
 
 /// The node that makes a row of the probe depend on others, or on their number, as the model of the numbers in `others` shows; ""

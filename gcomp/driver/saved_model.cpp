@@ -318,15 +318,13 @@ DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
 std::vector<std::string> note_choices(const SavedModel& saved, const DeviceOptions& options, const runtime::Device& device,
                                       const std::filesystem::path& path) {
   std::vector<std::string> notes;
-  SavedModel asked;
-  keep_choices(asked, options);
   const auto note = [&](bool of_model, bool given, std::string_view option) {
     if (of_model && !given) notes.push_back(concat("'", path.string(), "' was made with ", option, ", and goes on so"));
     if (given && !of_model)
       notes.push_back(concat("'", path.string(), "' was made without ", option, ": its bits are others from here on"));
   };
-  note(saved.winograd, asked.winograd, "--winograd");
-  note(saved.tf32, asked.tf32, "--tf32");
+  note(saved.winograd, options.winograd, "--winograd");
+  note(saved.tf32, options.precision == MatmulPrecision::tf32, "--tf32");
   if (saved.timed.empty()) return notes;
   const std::string why = runtime::difference(saved.timed, device.timed_choices());
   if (!why.empty())

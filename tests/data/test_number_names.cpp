@@ -82,14 +82,10 @@ TEST_F(NumberNamesOf, TextReadsBackAsItIs) {
   expect_contains(error_of([] { parse_number_names("[1]"); }), {"names of numbers: "});
 }
 
-TEST_F(NumberNamesOf, ARunLeavesThemBesideItsModels) {
-  put(folder_ / "classes.json", R"(["cat", "dog", "owl"])");
-  EXPECT_EQ(number_names_of_run(folder_.path()), "") << "no run";
-  put(folder_ / "run.json", "{}");
-  const auto made = numbered_as(table("part.csv", "1,owl\n2,cat\n"), parse_number_names(number_names_of_run(folder_.path())));
+TEST_F(NumberNamesOf, ClassesWithoutAnArrayAreThoseOfAny) {
+  const NumberNames names{.source = "run", .classes = {{"", {"cat", "dog", "owl"}}}, .vocabulary = {}};
+  const auto made = numbered_as(table("part.csv", "1,owl\n2,cat\n"), names);
   EXPECT_EQ(integers(*made, "label", 0)[0], 2);
-  put(folder_ / "classes.json", "{}");
-  expect_contains(error_of([&] { number_names_of_run(folder_.path()); }), {"classes.json': wanted a list of names"});
 }
 
 }  // namespace

@@ -47,6 +47,10 @@ TEST_F(KeptChoices, ClassesKeepTheirNumbers) {
   const CommandResult of_run = succeed(
       {"eval", path("run/last.onnx"), "--data", path("part.csv"), "--loss", "cross_entropy", "--metric", "accuracy", "--json"});
   EXPECT_EQ(nlohmann::json::parse(of_run.output)["accuracy"], 1.0) << of_run.output;
+  runtime::test::put(folder_ / "run/classes.json", "{}");
+  const CommandResult spoilt = run_gcomp({"eval", path("run/last.onnx"), "--data", path("part.csv"), "--loss", "cross_entropy"});
+  EXPECT_EQ(spoilt.exit_code, 3);
+  EXPECT_NE(spoilt.errors.find("classes.json': wanted a list of names"), std::string::npos) << spoilt.errors;
   const CommandResult other =
       run_gcomp({"train", path("m.gcx"), "--data", path("other.csv"), "--steps", "1", "--out", path("n.gcx")});
   EXPECT_EQ(other.exit_code, 3) << other.errors;

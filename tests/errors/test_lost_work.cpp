@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <regex>
 
+#include "tests/drive/hanging_compiler.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_input.h"
 
@@ -72,16 +73,10 @@ TEST_F(LostWork, TheResultsSayThatItWasInterrupted) {
 /// A compiler that hangs is ended, its children with it.
 TEST_F(LostWork, ASignalWhileCompilingEndsAtOnceAndWritesNothing) {
   if (on_another_device()) GTEST_SKIP() << "no C++ compiler there";
-  const std::string compiler = folder_ / "c++";
-  put(compiler, "#!/bin/sh\ncase $1 in --version) echo hanging 1.0; exit;; esac\ntouch '" + (folder_ / "started").string() +
-                    "'\nsleep 1000\n");
-  fs::permissions(compiler, fs::perms::owner_all);
-  const auto end_it = [&](pid_t child) {
-    while (!fs::exists(folder_ / "started")) usleep(1000);
-    kill(child, SIGTERM);
-  };
-  const CommandResult result = run_gcomp_until(training("10", out_, {"--compiler", compiler, "--no-cache"}), "compiling", end_it,
-                                               {.environment = {"TMPDIR=" + folder_.path().string()}, .limits = {}});
+  const HangingCompiler compiler(folder_.path());
+  const auto end_it = [&](pid_t child) { compiler.end(child); };
+  const CommandResult result = run_gcomp_until(training("10", out_, {"--compiler", compiler.path(), "--no-cache"}), "compiling",
+                                               end_it, {.environment = {"TMPDIR=" + folder_.path().string()}, .limits = {}});
   EXPECT_EQ(result.exit_code, 143) << result.errors;
   EXPECT_NE(result.errors.find("interrupted by SIGTERM before the first step"), std::string::npos) << result.errors;
   EXPECT_FALSE(fs::exists(out_));

@@ -6,6 +6,7 @@
 #include "runtime/files/npy.h"
 #include "runtime/files/npz.h"
 #include "tests/drive/command.h"
+#include "tests/drive/hanging_compiler.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -258,17 +259,11 @@ TEST_F(RunCommand, SaysTheRatesOfWhatIsLeft) {
 /// A run that is interrupted while it compiles goes on too.
 TEST_F(RunCommand, ASignalBeforeTheFirstStepLeavesARunThatGoesOn) {
   if (on_another_device()) GTEST_SKIP() << "no C++ compiler there";
-  const std::string compiler = folder_ / "c++";
-  put(compiler, "#!/bin/sh\ncase $1 in --version) echo hanging 1.0; exit;; esac\ntouch '" + (folder_ / "started").string() +
-                    "'\nsleep 1000\n");
-  fs::permissions(compiler, fs::perms::owner_all);
-  const auto end_it = [&](pid_t child) {
-    while (!fs::exists(folder_ / "started")) usleep(1000);
-    kill(child, SIGTERM);
-  };
+  const HangingCompiler compiler(folder_.path());
+  const auto end_it = [&](pid_t child) { compiler.end(child); };
   const auto run = [&](const std::string& how) {
-    fs::remove(folder_ / "started");
-    std::vector<std::string> more{"--steps", "4", "--run-dir", run_, "--compiler", compiler, "--no-cache"};
+    compiler.forget();
+    std::vector<std::string> more{"--steps", "4", "--run-dir", run_, "--compiler", compiler.path(), "--no-cache"};
     if (!how.empty()) more.push_back(how);
     return run_gcomp_until(words(more), "compiling", end_it);
   };

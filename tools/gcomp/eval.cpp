@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/number_names.h"
 #include "gcomp/driver/evaluation_run.h"
+#include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
 #include "tools/gcomp/class_weights.h"
@@ -84,7 +84,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   const std::vector<data::WantedArray> wanted = driver::wanted_arrays(model, options.loss, options.metrics);
   return naming_data(flags, [&] {
     driver::DataRequest request = flags.data.request;
-    request.number_names = data::number_names_of_run(std::filesystem::path(flags.model).parent_path());
+    request.number_names = driver::number_names_of_run(std::filesystem::path(flags.model).parent_path());
     const driver::OpenedData data = driver::open_data(request, wanted, &model);
     say_notes(console, data, wanted);
     options.graph.shapes.data_source = data.train->source();

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "data/number_names.h"
 #include "gcomp/driver/checkpoint_folder.h"
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
@@ -27,7 +28,9 @@ constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints",
 constexpr std::string_view kConfigName = "config.json", kMetricsName = "metrics.jsonl";
 
 /// Who starts the run keeps there what numbers of its data stand for, before it begins.
-bool is_of_data(const std::string& name) { return name == "vocab.json" || name == "classes.json"; }
+constexpr std::string_view kVocabularyName = "vocab.json", kClassesName = "classes.json";
+constexpr std::uintmax_t kMostNames = std::uintmax_t{1} << 28;  // bytes of either
+bool is_of_data(const std::string& name) { return name == kVocabularyName || name == kClassesName; }
 
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
@@ -254,6 +257,22 @@ std::string driver::name_in_run(const fs::path& folder, const fs::path& path) {
     if (first == "." || is_of_run(first) || is_of_data(first)) return first;
   }
   return "";
+}
+
+std::string driver::number_names_of_run(const fs::path& folder) {
+  const auto text_in = [&](std::string_view name) -> std::string {
+    if (!fs::is_regular_file(folder / name)) return "";
+    const std::vector<std::byte> bytes = runtime::read_file(folder / name, kMostNames);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  };
+  if (!fs::is_regular_file(folder / kRunName)) return "";
+  data::NumberNames names{.source = folder.string(), .classes = {}, .vocabulary = text_in(kVocabularyName)};
+  if (const std::string classes = text_in(kClassesName); !classes.empty()) try {
+      names.classes[""] = nlohmann::json::parse(classes).get<std::vector<std::string>>();
+    } catch (const nlohmann::json::exception& error) {
+      throw UserError(concat("'", (folder / kClassesName).string(), "': wanted a list of names: ", error.what()));
+    }
+  return data::text_of(names);
 }
 
 void driver::protect_from_run(const fs::path& folder, std::string_view role, const fs::path& path) {
