@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/weights.h"
 #include "gcomp/value_info.h"
 #include "ir/base/tensor.h"
 #include "ir/graph.h"
@@ -33,7 +34,15 @@ struct Parameter {
   std::string reason;              ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
   std::vector<std::string> nodes;  ///< the nodes that use it
   bool updated = false;            ///< a running statistic that each training step moves; not `trained`
+  bool looked_up = false;          ///< some node gathers rows of it, of which the graph shows a slice where it knows which
   std::string tied_to = {};        ///< the parameter whose values it takes, as a view; "" where it is none; not `trained`
+};
+
+/// A weight that cannot train where it stands, such as in the body of a Loop; the graph holds it as a constant.
+struct FixedWeight {
+  std::string name;
+  TensorType type;    ///< as in the file
+  std::string place;  ///< "within the body of Loop 'n'"
 };
 
 /// How many BatchNormalization and Dropout nodes a file has in training form, and in inference form. A Dropout that drops nothing
@@ -66,11 +75,12 @@ struct ImportedModel {
   ir::Graph graph{"forward"};
   /// Initial values of every state of the graph that has no fill, by name, in the state's dtype. A graph that draws random
   /// numbers has two more states, counters with fill: `random_seed`, and `random_step`, which each step increments.
-  std::map<std::string, Tensor> weights;
+  Weights weights;
   std::vector<std::string> outputs;  ///< ONNX names, in the order of graph.outputs()
   std::vector<TensorType> output_types;
   std::vector<std::string> outputs_left_out;  ///< ONNX names of those that cannot be computed, see ImportOptions::loss_outputs
   std::vector<Parameter> parameters;          ///< trained and frozen float initializers, in the file's order
+  std::vector<FixedWeight> fixed;             ///< beside the parameters, in the file's order
   std::vector<std::string> repairs;           ///< one line each: what training changes in the file's meaning, ties, splits
   std::optional<std::string> unfolded;        ///< a note: what is computed in each run, being beyond ImportLimits::folded_bytes
   std::set<std::string> folded;  ///< frozen parameters from whose values something was computed: the graph holds that as constants

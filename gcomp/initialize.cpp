@@ -34,7 +34,7 @@ class Initialization {
  public:
   Initialization(Trainer::Impl& impl, const std::string& path) : impl_(impl), file_(driver::read_weights(path)) {
     if (impl_.source && driver::onnx_file(*impl_.source))
-      own_ = frontend::float_initializers(*driver::onnx_file(*impl_.source)->source);
+      own_ = frontend::float_initializers(driver::onnx_file(*impl_.source)->source);
     bind_all();
     for (const runtime::StateEntry& entry : impl_.states.entries())
       if (entry.role == runtime::StateRole::running_statistic ||
@@ -131,7 +131,7 @@ Model with_weights(const Model& model, const Path& path) {
   Tensors values = driver::read_weights(path.string());
   const frontend::OnnxFile* file = driver::onnx_file(model);
   if (!file) return model;
-  const Tensors own = frontend::float_initializers(*file->source);
+  const Tensors own = frontend::float_initializers(file->source);
   std::erase_if(values, [&](const auto& value) {
     const auto found = own.find(value.first);
     return found == own.end() || found->second.shape() != value.second.shape();

@@ -150,6 +150,10 @@ class Layers {
   Var constant(Tensor value);
   /// A trained state with these initial values (one for each element, or one for all).
   Var parameter(const std::string& name, Shape shape, const std::vector<double>& values);
+  /// The same with initial values that are drawn by the name and the seed, and only where they are needed: uniform between -bound
+  /// and bound, or normal with mean 0.
+  Var uniform_parameter(const std::string& name, Shape shape, double bound);
+  Var normal_parameter(const std::string& name, Shape shape, double deviation = 1);
   /// Independent draws, by the name and the seed.
   std::vector<double> uniform(const std::string& name, std::int64_t count, double bound) const;
   std::vector<double> normal(const std::string& name, std::int64_t count) const;

@@ -1,4 +1,4 @@
-// A tensor in host memory: dtype, shape, and dense row-major bytes that it owns. A value: copies are deep.
+// A tensor in host memory: dtype, shape, and dense row-major bytes. A value: what is written to one shows in no other.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "gcomp/shared_bytes.h"
 
 namespace gcomp {
 
@@ -32,6 +34,7 @@ std::string to_string(const TensorType& type);
 
 class Tensor {
  public:
+  /// f32[0].
   Tensor() = default;
   /// Zero-filled.
   explicit Tensor(TensorType type);
@@ -43,6 +46,9 @@ class Tensor {
   static Tensor scalar(DType dtype, double value) { return of(dtype, {}, {value}); }
   /// Copies dense row-major bytes, as many as the type has.
   static Tensor of_bytes(TensorType type, std::span<const std::byte> bytes);
+  /// Reads dense row-major bytes where they lie, as many as the type has, aligned for its elements; copies of the tensor do too.
+  /// Whichever is asked for bytes to write (the accessors that are not const) copies them first.
+  static Tensor sharing(TensorType type, SharedBytes bytes);
   /// An i64 vector, exact.
   static Tensor of_integers(std::span<const std::int64_t> values);
 
@@ -51,17 +57,20 @@ class Tensor {
   const Shape& shape() const { return type_.shape; }
   std::int64_t elements() const { return type_.elements(); }
 
-  std::span<std::byte> bytes() { return bytes_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  std::byte* data() { return bytes_.data(); }
-  const std::byte* data() const { return bytes_.data(); }
+  std::span<std::byte> bytes() {
+    if (shared_) own();
+    return own_;
+  }
+  std::span<const std::byte> bytes() const { return shared_ ? shared_.bytes() : std::span<const std::byte>(own_); }
+  std::byte* data() { return bytes().data(); }
+  const std::byte* data() const { return bytes().data(); }
   template <class T>
   std::span<T> as() {
-    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+    return {reinterpret_cast<T*>(data()), bytes().size() / sizeof(T)};
   }
   template <class T>
   std::span<const T> as() const {
-    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+    return {reinterpret_cast<const T*>(data()), bytes().size() / sizeof(T)};
   }
 
   /// One element, by its row-major position, as double; set() rounds and saturates by gcomp's cast rules.
@@ -77,11 +86,15 @@ class Tensor {
   Tensor reshaped(Shape shape) &&;
 
   /// Bitwise equality of type and contents (so NaN equals NaN, and 0.0 differs from -0.0).
-  bool operator==(const Tensor&) const = default;
+  bool operator==(const Tensor& other) const;
 
  private:
-  TensorType type_;
-  std::vector<std::byte> bytes_;
+  /// Copies what it shares with others.
+  void own();
+
+  TensorType type_{DType::f32, {0}};
+  std::vector<std::byte> own_;
+  SharedBytes shared_;  // in the place of own_, where there are any
 };
 
 using NamedTensor = std::pair<std::string, Tensor>;

@@ -26,10 +26,20 @@ constexpr const char* kModel = "model.onnx";
 constexpr const char* kSignature = "signature.json";
 constexpr std::uint64_t kLargestManifest = 64 << 20;
 
+using BytesView = std::span<const std::byte>;
+
+/// What an entry holds: bytes of its own, then those that lie elsewhere.
 struct ArtifactEntry {
   std::string name;
   std::vector<std::byte> bytes;
+  std::vector<BytesView> views = {};
   Compression compression = Compression::deflated;
+
+  std::vector<BytesView> parts() const {
+    std::vector<BytesView> parts{bytes};
+    parts.insert(parts.end(), views.begin(), views.end());
+    return parts;
+  }
 };
 
 std::vector<std::byte> to_bytes(std::string_view text) {
@@ -80,10 +90,12 @@ std::vector<ArtifactEntry> entries_of(const Artifact& artifact) {
     if (!program.prelude.empty()) entries.push_back({concat(folder, "prelude.h"), to_bytes(program.prelude)});
     for (const Kernel& kernel : program.kernels) entries.push_back({concat(folder, kernel.name, suffix), to_bytes(kernel.text)});
   }
-  for (const auto& [path, bytes] : artifact.binaries) entries.push_back({path, bytes});
-  if (!artifact.weights.empty())
-    entries.push_back({kWeights, serialize_safetensors({.tensors = artifact.weights, .metadata = {}}), Compression::stored});
-  if (!artifact.model.empty()) entries.push_back({kModel, artifact.model, Compression::stored});
+  for (const auto& [path, bytes] : artifact.binaries) entries.push_back({path, {}, {bytes}});
+  if (!artifact.weights.empty()) {
+    SafetensorsParts weights = safetensors_parts(artifact.weights);
+    entries.push_back({kWeights, std::move(weights.header), std::move(weights.tensors), Compression::stored});
+  }
+  if (!artifact.model.empty()) entries.push_back({kModel, {}, {artifact.model}, Compression::stored});
   return entries;
 }
 
@@ -97,8 +109,15 @@ std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<A
   for (const Program& program : artifact.programs) manifest["programs"].push_back(program.name);
   manifest["metadata"] = artifact.metadata;
   manifest["entries"] = nlohmann::ordered_json::object();
-  for (const ArtifactEntry& entry : entries)
-    manifest["entries"][entry.name] = {{"bytes", entry.bytes.size()}, {"sha256", sha256(entry.bytes)}};
+  for (const ArtifactEntry& entry : entries) {
+    std::size_t bytes = 0;
+    Sha256 digest;
+    for (const BytesView part : entry.parts()) {
+      bytes += part.size();
+      digest.add(part);
+    }
+    manifest["entries"][entry.name] = {{"bytes", bytes}, {"sha256", digest.digest()}};
+  }
   try {
     return to_bytes(manifest.dump(2) + "\n");
   } catch (const nlohmann::json::exception&) { throw InternalError("artifact: its metadata is not UTF-8"); }
@@ -198,15 +217,21 @@ void require_signature(const ZipReader& archive, const PublicKey& key) {
              "its signature by the key ", key.id(), " is not of this content: it was changed after it was signed");
 }
 
+std::map<std::string, std::string> metadata_of(const nlohmann::json& manifest) {
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, value] : manifest.at("metadata").items()) {
+    check_user(value.is_string(), "entry '", kManifest, "' has metadata '", key, "' that is no text");
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
 Artifact read(const ZipReader& archive, const std::string& path, const ArtifactTrust& trust) {
   if (!trust.signed_by.empty()) require_signature(archive, PublicKey::load(trust.signed_by.string()));
   const nlohmann::json manifest = read_manifest(archive);
   const nlohmann::json& entries = manifest.at("entries");
   Artifact artifact;
-  for (const auto& [key, value] : manifest.at("metadata").items()) {
-    check_user(value.is_string(), "entry '", kManifest, "' has metadata '", key, "' that is no text");
-    artifact.metadata[key] = value.get<std::string>();
-  }
+  artifact.metadata = metadata_of(manifest);
   std::set<std::string> program_entries;
   for (const nlohmann::json& program : manifest.at("programs")) {
     const std::string name = concat("programs/", program.is_string() ? program.get<std::string>() : "", ".pb");
@@ -221,7 +246,8 @@ Artifact read(const ZipReader& archive, const std::string& path, const ArtifactT
     if (entry.name == kManifest || entry.name == kSignature || program_entries.count(entry.name)) continue;
     check_user(entries.contains(entry.name), "entry '", entry.name, "' is not in the manifest");
     std::vector<std::byte> bytes = read_entry(archive, entries, entry.name);
-    if (entry.name == kWeights) artifact.weights = parse_safetensors(bytes, concat(path, "', entry '", kWeights)).tensors;
+    if (entry.name == kWeights)
+      artifact.weights = parse_safetensors(std::move(bytes), concat(path, "', entry '", kWeights)).tensors;
     else if (entry.name == kModel) artifact.model = std::move(bytes);
     else if (is_binary_path(entry.name)) {
       if (trust.binaries) artifact.binaries.emplace_back(entry.name, std::move(bytes));
@@ -239,7 +265,7 @@ void write_artifact(const std::filesystem::path& path, const Artifact& artifact)
   const std::vector<std::byte> manifest = manifest_of(artifact, entries);
   ZipWriter archive(path);
   archive.add(kManifest, manifest, Compression::deflated);
-  for (const ArtifactEntry& entry : entries) archive.add(entry.name, entry.bytes, entry.compression);
+  for (const ArtifactEntry& entry : entries) archive.add(entry.name, entry.parts(), entry.compression);
   archive.commit();
 }
 
@@ -264,6 +290,10 @@ Artifact read_artifact(const std::filesystem::path& path, const ArtifactTrust& t
   return with_archive(path, [&](const ZipReader& archive) { return read(archive, path.string(), trust); });
 }
 
+std::map<std::string, std::string> read_artifact_metadata(const std::filesystem::path& path) {
+  return with_archive(path, [](const ZipReader& archive) { return metadata_of(read_manifest(archive)); });
+}
+
 void sign_artifact(const std::filesystem::path& from, const std::filesystem::path& to, const PrivateKey& key) {
   with_archive(from, [&](const ZipReader& archive) {
     read(archive, from.string(), {});  // nothing that is damaged is signed
@@ -271,14 +301,14 @@ void sign_artifact(const std::filesystem::path& from, const std::filesystem::pat
     for (std::size_t i = 0; i < archive.entries().size(); ++i)
       if (const std::string& name = archive.entries()[i].name; name != kSignature)
         entries.push_back(
-            {name, archive.read(i), name == kWeights || name == kModel ? Compression::stored : Compression::deflated});
+            {name, archive.read(i), {}, name == kWeights || name == kModel ? Compression::stored : Compression::deflated});
     const auto manifest = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.name == kManifest; });
     const std::string bytes = key.sign(manifest->bytes);
     const nlohmann::ordered_json signature{
         {"algorithm", "ed25519"}, {"key", key.public_key().id()}, {"signature", to_hexadecimal(std::as_bytes(std::span(bytes)))}};
-    entries.push_back({kSignature, to_bytes(signature.dump(2) + "\n"), Compression::stored});
+    entries.push_back({kSignature, to_bytes(signature.dump(2) + "\n"), {}, Compression::stored});
     ZipWriter signed_archive(to);
-    for (const ArtifactEntry& entry : entries) signed_archive.add(entry.name, entry.bytes, entry.compression);
+    for (const ArtifactEntry& entry : entries) signed_archive.add(entry.name, entry.parts(), entry.compression);
     signed_archive.commit();
   });
 }

@@ -44,6 +44,8 @@ void write_artifact(const std::filesystem::path& path, const Artifact& artifact)
 /// Throws UserError naming the file and, where there is one, the entry that is damaged, missing or too many; and where the artifact
 /// is not signed as `trust` asks.
 Artifact read_artifact(const std::filesystem::path& path, const ArtifactTrust& trust = {});
+/// Its metadata alone; nothing else of it is read or checked. Throws UserError where there is no artifact of this schema.
+std::map<std::string, std::string> read_artifact_metadata(const std::filesystem::path& path);
 
 /// Writes the artifact `from` to `to`, which may be the same, with a signature by `key` in place of any that it has.
 void sign_artifact(const std::filesystem::path& from, const std::filesystem::path& to, const PrivateKey& key);

@@ -48,7 +48,7 @@ Var project(Var x, Var weight, Var bias) {
 Var xavier(const Attention& a, const std::string& which, std::int64_t rows, std::int64_t columns) {
   const std::string full = a.name + "." + which;
   const double bound = std::sqrt(6 / static_cast<double>(rows + columns));
-  return a.nn.parameter(full, {rows, columns}, a.nn.uniform(full, rows * columns, bound));
+  return a.nn.uniform_parameter(full, {rows, columns}, bound);
 }
 
 struct Projected {
@@ -127,7 +127,7 @@ Var Layers::multihead_attention(const std::string& name, Var query, Var key, Var
   Var y = formulas::join_heads(impl_.builder.matmul(weights, split(p.v)));
   const std::int64_t width = a.width();
   const std::string out = name + ".out_proj";
-  Var weight = parameter(out + ".weight", {width, width}, uniform(out + ".weight", width * width, frontend::fan_in_bound(width)));
+  Var weight = uniform_parameter(out + ".weight", {width, width}, frontend::fan_in_bound(width));
   return project(y, weight, options.bias ? parameter(out + ".bias", {width}, {0}) : Var());
 }
 

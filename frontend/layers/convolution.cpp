@@ -28,11 +28,9 @@ struct Convolution {
   }
 
   /// PyTorch's fan_in is the product of all dimensions but the first, also where the weight is a transposed convolution's.
-  Var weight(Shape shape) const {
-    return nn.parameter(name + ".weight", shape, nn.uniform(name + ".weight", element_count(shape), bound(shape)));
-  }
+  Var weight(Shape shape) const { return nn.uniform_parameter(name + ".weight", shape, bound(shape)); }
   Var with_bias(Var y, const Shape& weight) const {
-    Var bias = nn.parameter(name + ".bias", {channels}, nn.uniform(name + ".bias", channels, bound(weight)));
+    Var bias = nn.uniform_parameter(name + ".bias", {channels}, bound(weight));
     return y + frontend::formulas::per_channel(bias, y.shape());
   }
   static double bound(const Shape& weight) { return fan_in_bound(element_count(weight) / weight[0]); }

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "frontend/formulas/random.h"
 #include "frontend/layers.h"
+#include "frontend/layers/initial_values.h"
 #include "ir/base/error.h"
 #include "ir/base/shape.h"
 #include "ir/builder.h"
@@ -26,7 +28,10 @@ struct Layers::Impl {
   frontend::formulas::RandomStates random;
   std::vector<ValueInfo> inputs;
 
-  ir::Value* state(const std::string& name, Shape shape, const std::vector<double>& values, ir::StateRole role);
+  ir::Value* state(const std::string& name, Shape shape, frontend::InitialValues initial, ir::StateRole role);
+  Var parameter(const std::string& name, Shape shape, frontend::InitialValues initial) {
+    return builder.wrap(state(name, std::move(shape), std::move(initial), ir::StateRole::parameter));
+  }
   frontend::Parameter& report_of(const std::string& name);
 };
 

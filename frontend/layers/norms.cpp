@@ -43,7 +43,7 @@ Var Layers::batch_norm(const std::string& name, Var x, BatchNormOptions options)
   Var bias = options.affine ? parameter(name + ".bias", channel, {0}) : impl_.builder.full(row, 0);
   const bool tracks = options.track_running_stats;
   const auto statistic = [&](const char* suffix, double value) {
-    return tracks ? impl_.state(name + suffix, channel, {value}, ir::StateRole::running_statistic) : nullptr;
+    return tracks ? impl_.state(name + suffix, channel, frontend::all_of(value), ir::StateRole::running_statistic) : nullptr;
   };
   ir::Value* mean = statistic(".running_mean", 0);
   ir::Value* variance = statistic(".running_var", 1);

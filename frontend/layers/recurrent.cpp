@@ -26,8 +26,7 @@ struct Recurrent {
   std::int64_t states() const { return options.num_layers * directions(); }
 
   Var parameter(const std::string& which, const std::string& suffix, Shape shape) const {
-    const std::string full = name + "." + which + suffix;
-    return nn.parameter(full, shape, nn.uniform(full, element_count(shape), frontend::fan_in_bound(hidden)));
+    return nn.uniform_parameter(name + "." + which + suffix, std::move(shape), frontend::fan_in_bound(hidden));
   }
   /// [batch, hidden] of the given initial states, zeros without.
   Var initial(Var given, std::int64_t index, DType dtype) const {

@@ -1,5 +1,7 @@
 // External tensor data. The location comes from an untrusted file: each component is opened on its own, without following
 // links, below the model's directory, and only a regular file with one name is read.
+#include "frontend/onnx/external_data.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
 
 namespace gcomp::frontend {
@@ -51,11 +52,12 @@ std::vector<std::string> components_of(const std::string& location) {
   return components;
 }
 
-/// Opened for reading, and `length` bytes from `offset` are there.
-Descriptor open_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
+/// Opened for reading, and the bytes are there.
+Descriptor open_external(const std::string& directory, const ExternalPlace& place) {
+  const auto& [location, offset, length] = place;
   check_user(!directory.empty(), "external data is not allowed for a model in memory");
   const std::vector<std::string> components = components_of(location);
-  auto fail = [&](const char* why) { throw UserError(concat("cannot read external data '", location, "': ", why)); };
+  auto fail = [&place](const char* why) { throw UserError(concat("cannot read external data '", place.location, "': ", why)); };
   Descriptor current(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (current.get() < 0) fail(std::strerror(errno));
   for (std::size_t i = 0; i < components.size(); ++i) {
@@ -76,21 +78,36 @@ Descriptor open_external(const std::string& directory, const std::string& locati
 
 }  // namespace
 
-void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
-  open_external(directory, location, offset, length);
-}
+void check_external(const std::string& directory, const ExternalPlace& place) { open_external(directory, place); }
 
-void read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::span<std::byte> bytes) {
-  const std::uint64_t length = bytes.size();
-  const Descriptor file = open_external(directory, location, offset, length);
-  auto fail = [&](const char* why) { throw UserError(concat("cannot read external data '", location, "': ", why)); };
-  for (std::uint64_t done = 0; done < length;) {
-    const ssize_t got = pread(file.get(), bytes.data() + done, length - done, static_cast<off_t>(offset + done));
+std::shared_ptr<const std::byte[]> read_external(const std::string& directory, const ExternalPlace& place) {
+  const Descriptor file = open_external(directory, place);  // before memory is taken
+  auto fail = [&place](const char* why) { throw UserError(concat("cannot read external data '", place.location, "': ", why)); };
+  auto bytes = std::make_shared_for_overwrite<std::byte[]>(place.length);
+  for (std::uint64_t done = 0; done < place.length;) {
+    const ssize_t got = pread(file.get(), bytes.get() + done, place.length - done, static_cast<off_t>(place.offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(std::strerror(errno));
     if (got == 0) fail("it became shorter while it was read");
     done += static_cast<std::uint64_t>(got);
   }
+  return bytes;
+}
+
+std::shared_ptr<const std::byte[]> ExternalData::read(const std::string& directory, const ExternalPlace& place) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const std::byte[]>& known = known_[place];
+  std::shared_ptr<const std::byte[]> bytes = known.lock();
+  if (!bytes) known = bytes = read_external(directory, place);
+  if (const auto kept = kept_.lock()) kept->push_back(bytes);
+  return bytes;
+}
+
+std::shared_ptr<const void> ExternalData::keep() {
+  const std::lock_guard lock(mutex_);
+  auto kept = kept_.lock();
+  if (!kept) kept_ = kept = std::make_shared<Kept>();
+  return kept;
 }
 
 }  // namespace gcomp::frontend

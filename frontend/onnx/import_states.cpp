@@ -19,8 +19,8 @@ void Importer::add_initializers(Scope& scope) {
       unreadable_[proto.name()] = onnx_type_name(proto.data_type());
       continue;
     }
-    Tensor values = naming_file(file_.path, [&] { return read_tensor(proto, source_.directory); });
-    initializer.values = std::make_shared<Tensor>(import_tensor(options_, std::move(values)));
+    Tensor values = naming_file(file_.path, [&] { return share_tensor(file_.source, proto); });
+    initializer.values = std::make_shared<const Tensor>(import_tensor(options_, std::move(values)));
   }
   const ParameterPlan plan = plan_parameters(source_, initializers, options_);
   model_.parameters = plan.parameters;
@@ -28,9 +28,6 @@ void Importer::add_initializers(Scope& scope) {
   model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
   for (const int node : plan.frozen_norms) state_.frozen_norms.insert(&graph.node(node));
   for (const auto& [node, index] : plan.padding_indices) state_.padding_indices.emplace(&graph.node(node), index);
-  std::map<std::string, int> parts;
-  for (const PlannedState& planned : plan.states) ++parts[planned.initializer];
-  for (const auto& [place, state] : plan.redirected) ++parts[graph.node(place.first).input(place.second)];
   for (const auto& [name, initializer] : initializers)
     scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};
   for (const auto& [place, state] : plan.redirected)
@@ -38,13 +35,13 @@ void Importer::add_initializers(Scope& scope) {
   std::unordered_map<std::string, Item> states;
   for (const PlannedState& planned : plan.states) {
     const Initializer& initializer = initializers.at(planned.initializer);
-    std::shared_ptr<Tensor> values = initializer.values;
+    std::shared_ptr<const Tensor> values = initializer.values;
     // A state holds the file's own value: only constants are read as the number that their author meant.
     if (values->elements() == 1)
-      values = std::make_shared<Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
+      values = std::make_shared<const Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
     if (auto rows = plan.repeated.find(planned.name); rows != plan.repeated.end())
       states[planned.name] = add_table(planned, rows->second, *values);
-    else states[planned.name] = add_state(planned, values, parts.at(planned.initializer) == 1);
+    else states[planned.name] = add_state(planned, values);
   }
   for (const auto& [place, state] : plan.redirected)
     if (!state.empty())
@@ -57,18 +54,18 @@ void Importer::add_initializers(Scope& scope) {
     scope.items[name] = {alias.transposed ? builder_.transpose(var, {1, 0}) : builder_.reshape(var, shape), nullptr, nullptr};
   }
   for (const DroppedBias& bias : plan.dropped) {
-    const auto zeros = std::make_shared<Tensor>(initializers.at(bias.like).values->dtype(), bias.shape);
+    const auto zeros = std::make_shared<const Tensor>(initializers.at(bias.like).values->dtype(), bias.shape);
     if (!states.contains(bias.state))
-      states[bias.state] = add_state({bias.state, bias.state, ir::StateRole::parameter, true}, zeros, true);
+      states[bias.state] = add_state({bias.state, bias.state, ir::StateRole::parameter, true}, zeros);
     redirected_[{bias.node, bias.operand}] = states.at(bias.state);
   }
 }
 
-Item Importer::add_state(const PlannedState& planned, const std::shared_ptr<Tensor>& values, bool last) {
+Item Importer::add_state(const PlannedState& planned, const std::shared_ptr<const Tensor>& values) {
   const DType dtype = values->dtype();
   const bool constant = !planned.trained && planned.role == ir::StateRole::parameter;
   const bool master = !constant && (dtype == DType::f16 || dtype == DType::bf16);
-  Tensor initial = master ? values->cast(DType::f32) : last && !constant ? std::move(*values) : *values;
+  Tensor initial = master ? values->cast(DType::f32) : *values;
   ir::Value* value = model_.graph.add_state(initial.type(), planned.name, planned.role);
   model_.weights.emplace(value->name, std::move(initial));
   Var var = builder_.wrap(value);
@@ -77,8 +74,8 @@ Item Importer::add_state(const PlannedState& planned, const std::shared_ptr<Tens
 }
 
 Item Importer::add_table(const PlannedState& planned, const RepeatedRows& rows, const Tensor& table) {
-  const auto distinct = std::make_shared<Tensor>(distinct_rows(rows, table));
-  const Var state = add_state(planned, distinct, true).var;
+  const auto distinct = std::make_shared<const Tensor>(distinct_rows(rows, table));
+  const Var state = add_state(planned, distinct).var;
   return {builder_.reshape(builder_.gather(state, builder_.constant(Tensor::of_integers(rows.index)), 0), table.shape()), nullptr,
           nullptr};
 }

@@ -44,8 +44,7 @@ class Importer {
   void add_inputs(Scope& scope);
   void add_initializers(Scope& scope);
   /// Half-precision parameters and statistics have f32 masters, rounded where they are used.
-  /// `last`: nothing else needs the values, which may be large, so they move.
-  Item add_state(const PlannedState& planned, const std::shared_ptr<Tensor>& values, bool last);
+  Item add_state(const PlannedState& planned, const std::shared_ptr<const Tensor>& values);
   /// A state of the rows that differ, and the file's table of them.
   Item add_table(const PlannedState& planned, const RepeatedRows& rows, const Tensor& table);
   void check_elements(const TensorType& type, const std::string& what) const;

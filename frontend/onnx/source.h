@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "frontend/onnx/external_data.h"
 #include "onnx/onnx.pb.h"
 
 namespace gcomp::frontend {
-
-/// Bytes that one file may have: Protobuf's limit.
-inline constexpr std::uintmax_t kLargestOnnxFile = (std::uintmax_t{1} << 31) - 1;
 
 struct Source {
   ::onnx::ModelProto model;
@@ -18,6 +17,7 @@ struct Source {
   std::string directory;  ///< where external data lies; empty: none is allowed
   std::map<std::string, std::int64_t> opsets;
   std::map<std::string, std::string> merged;  ///< initializers restored by merged_names.h -> that which they were merged into
+  std::shared_ptr<ExternalData> external = std::make_shared<ExternalData>();
 };
 
 /// ONNX's own domain has two names; this is the shorter one, "".

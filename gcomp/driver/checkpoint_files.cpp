@@ -121,10 +121,10 @@ void check_names(const Manifest& manifest, const std::string& file, const std::m
 }
 
 std::map<std::string, Tensor> read_tensor_file(const fs::path& path, const runtime::FileDigest& digest) {
-  const std::vector<std::byte> bytes = runtime::read_file(path, kLargestTensorFile);
+  std::vector<std::byte> bytes = runtime::read_file(path, kLargestTensorFile);
   check_user(bytes.size() == digest.bytes, "it has ", bytes.size(), " bytes, wanted ", digest.bytes);
   check_user(runtime::sha256(bytes) == digest.sha256, "its SHA-256 is not the manifest's: its contents have changed");
-  return runtime::parse_safetensors(bytes, path.string()).tensors;
+  return runtime::parse_safetensors(std::move(bytes), path.string()).tensors;
 }
 
 }  // namespace

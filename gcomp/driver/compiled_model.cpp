@@ -14,7 +14,8 @@ void add_weights(runtime::Artifact& artifact, const frontend::ImportedModel& mod
   for (const runtime::Program& program : artifact.programs) {
     for (const runtime::State& state : program.states) {
       const std::string& name = program.buffers[static_cast<std::size_t>(state.buffer)].name;
-      if (const auto found = model.weights.find(name); found != model.weights.end()) artifact.weights.emplace(name, found->second);
+      if (artifact.weights.contains(name)) continue;
+      if (const Tensor* values = model.weights.find(name)) artifact.weights.emplace(name, *values);
     }
   }
 }
@@ -38,6 +39,9 @@ void add_binaries(runtime::Artifact& artifact, const runtime::Target& target, co
 }  // namespace
 
 CompiledModel compile_model(const Model& model, const ArtifactOptions& options) {
+  if (const frontend::OnnxFile* file = onnx_file(model); file && !options.loss.empty() && options.keep_model == KeepModel::whole)
+    check_keeps_whole(*file->source);
+  const auto kept = keep_data(model);
   CompiledModel compiled;
   runtime::Artifact& artifact = compiled.artifact;
   GraphOptions graph = options.graph;

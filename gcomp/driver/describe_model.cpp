@@ -5,16 +5,6 @@
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
-namespace {
-
-std::vector<std::string> names_of_weights(const frontend::ImportedModel& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : model.weights) names.push_back(name);
-  return names;
-}
-
-}  // namespace
-
 SavedModel describe_model(const Model& model, const std::string& loss, double learning_rate, const ModelGraph* training) {
   SavedModel saved;
   saved.model = model.name();
@@ -25,7 +15,7 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
     saved.labels.push_back({array.name, array.classes, array.ignored});
   saved.trained = trained_names(training->model);
   saved.lora = training->lora;
-  saved.weights = names_of_weights(training->model);
+  saved.weights = training->model.weights.names();
   saved.outputs = training->model.outputs;
   saved.limits = index_limits(training->accumulation ? training->accumulation->shard : training->graph);
   return saved;
@@ -35,7 +25,7 @@ void describe_forward(SavedModel& saved, const Model& model, const GraphOptions&
   saved.outputs = forward.model.outputs;
   saved.limits = index_limits(forward.graph);
   saved.row_dependence = row_dependence(model, options, forward.graph);
-  if (saved.loss.empty()) saved.weights = names_of_weights(forward.model);
+  if (saved.loss.empty()) saved.weights = forward.model.weights.names();
 }
 
 void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, std::span<const passes::MetricSpec> metrics) {

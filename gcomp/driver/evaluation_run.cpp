@@ -10,6 +10,7 @@
 #include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/model_source.h"
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/row_batches.h"
 #include "runtime/device.h"
@@ -40,6 +41,7 @@ struct EvaluatedRows {
 EvaluationRun evaluate_rows(const Model& model, const EvaluateOptions& options, const EvaluatedRows& what) {
   const runtime::DeviceChoice choice = runtime::choose_device(options.device, options.device_options);
   const std::unique_ptr<runtime::Device> device = runtime::open_device(choice, options.device_options);
+  const auto kept = keep_data(model);
   GraphOptions graph = options.graph;
   graph.target = device->target();
   for (const auto& [name, type] : what.types) graph.shapes.data.insert_or_assign(name, type);

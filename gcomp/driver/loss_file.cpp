@@ -76,7 +76,7 @@ class OnnxLoss final : public passes::LossFile {
                ", wanted a scalar of floats");
     check_user(std::ranges::none_of(graph.states(), [](const State& state) { return state.role == StateRole::counter; }), where_,
                " draws random numbers, which would be the same in each step");
-    fix_states(graph, model.weights, where_);
+    fix_states(graph, model.weights.all(), where_);
     return graph;
   }
 

@@ -1,6 +1,8 @@
 // Where a model comes from, and the graph that it becomes.
 #pragma once
 
+#include <memory>
+
 #include "frontend/onnx/import.h"
 #include "gcomp/model.h"
 
@@ -14,5 +16,8 @@ Model with_file(const Model& model, frontend::OnnxFile file);
 
 /// The graph with static shapes, and its weights. Throws UserError as frontend::import_onnx() and frontend::instantiate() do.
 frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options);
+
+/// While the result lives, whatever instantiate() reads for the model is read once.
+std::shared_ptr<const void> keep_data(const Model& model);
 
 }  // namespace gcomp::driver

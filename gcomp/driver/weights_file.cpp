@@ -33,7 +33,7 @@ std::map<std::string, Tensor> tensors_in(const fs::path& path) {
   check_user(fs::exists(path, ignored), "cannot read '", path.string(), "': no such file or folder");
   const fs::path ending = path.extension();
   if (ending == ".safetensors") return runtime::read_safetensors(path).tensors;
-  if (ending == ".onnx") return frontend::float_initializers(*frontend::open_onnx(path.string()).source);
+  if (ending == ".onnx") return frontend::float_initializers(frontend::open_onnx(path.string()).source);
   if (ending == ".gcx") return weights_of_artifact(path);
   throw UserError(
       concat("'", path.string(), "': wanted weights in a .safetensors, .onnx or .gcx file, or in a checkpoint's folder"),

@@ -1,5 +1,7 @@
 #include "ir/base/tensor.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "gcomp/tensor_view.h"
@@ -32,13 +34,13 @@ std::string to_string(const TensorType& type) {
   return text + "]";
 }
 
-Tensor::Tensor(TensorType type) : type_(std::move(type)), bytes_(static_cast<std::size_t>(type_.bytes())) {}
+Tensor::Tensor(TensorType type) : type_(std::move(type)), own_(static_cast<std::size_t>(type_.bytes())) {}
 
 Tensor Tensor::of(DType dtype, Shape shape, std::span<const double> values) {
   Tensor tensor(dtype, std::move(shape));
   const std::int64_t count = tensor.elements();
-  check_internal(values.size() == 1 || static_cast<std::int64_t>(values.size()) == count, "tensor of ", count,
-                 " elements made from ", values.size(), " values");
+  check_user(values.size() == 1 || static_cast<std::int64_t>(values.size()) == count, "tensor of ", count, " elements made from ",
+             values.size(), " values");
   for (std::int64_t i = 0; i < count; ++i) tensor.set(i, values[values.size() == 1 ? 0 : static_cast<std::size_t>(i)]);
   return tensor;
 }
@@ -48,12 +50,28 @@ Tensor Tensor::of(DType dtype, Shape shape, std::initializer_list<double> values
 }
 
 Tensor Tensor::of_bytes(TensorType type, std::span<const std::byte> bytes) {
-  check_internal(static_cast<std::int64_t>(bytes.size()) == type.bytes(), to_string(type), " made from ", bytes.size(), " bytes");
+  check_user(static_cast<std::int64_t>(bytes.size()) == type.bytes(), to_string(type), " made from ", bytes.size(), " bytes");
   Tensor tensor;
   tensor.type_ = std::move(type);
-  tensor.bytes_.assign(bytes.begin(), bytes.end());
+  tensor.own_.assign(bytes.begin(), bytes.end());
   return tensor;
 }
+
+Tensor Tensor::sharing(TensorType type, SharedBytes bytes) {
+  check_user(static_cast<std::int64_t>(bytes.bytes().size()) == type.bytes(), to_string(type), " made from ", bytes.bytes().size(),
+             " bytes");
+  Tensor tensor;
+  tensor.type_ = std::move(type);
+  tensor.shared_ = std::move(bytes);
+  return tensor;
+}
+
+void Tensor::own() {
+  own_.assign(shared_.bytes().begin(), shared_.bytes().end());
+  shared_ = {};
+}
+
+bool Tensor::operator==(const Tensor& other) const { return type_ == other.type_ && std::ranges::equal(bytes(), other.bytes()); }
 
 Tensor Tensor::of_integers(std::span<const std::int64_t> values) {
   Tensor tensor(DType::i64, {static_cast<std::int64_t>(values.size())});
@@ -61,8 +79,8 @@ Tensor Tensor::of_integers(std::span<const std::int64_t> values) {
   return tensor;
 }
 
-double Tensor::at(std::int64_t element) const { return load_as_double(type_.dtype, bytes_.data(), element); }
-void Tensor::set(std::int64_t element, double value) { store_from_double(type_.dtype, bytes_.data(), element, value); }
+double Tensor::at(std::int64_t element) const { return load_as_double(type_.dtype, data(), element); }
+void Tensor::set(std::int64_t element, double value) { store_from_double(type_.dtype, data(), element, value); }
 
 std::vector<std::int64_t> Tensor::to_integers() const {
   std::vector<std::int64_t> values(static_cast<std::size_t>(elements()));
@@ -97,9 +115,18 @@ Tensor Tensor::cast(DType to) const {
 }
 
 Tensor Tensor::reshaped(Shape shape) && {
-  check_internal(element_count(shape) == elements(), "reshape of ", to_string(type_), " to [", to_string(shape), "]");
+  check_user(element_count(shape) == elements(), "reshape of ", to_string(type_), " to [", to_string(shape), "]");
   type_.shape = std::move(shape);
   return std::move(*this);
+}
+
+SharedBytes::Held* SharedBytes::share(Held* held) noexcept {
+  if (held) std::atomic_ref(held->users).fetch_add(1, std::memory_order_relaxed);
+  return held;
+}
+
+void SharedBytes::drop(Held* held) noexcept {
+  if (held && std::atomic_ref(held->users).fetch_sub(1, std::memory_order_acq_rel) == 1) delete held;
 }
 
 TensorView::TensorView(TensorType type, std::span<const std::byte> bytes) : type_(std::move(type)), bytes_(bytes) {

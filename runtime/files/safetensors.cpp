@@ -1,10 +1,13 @@
 #include "runtime/files/safetensors.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
@@ -102,20 +105,22 @@ std::vector<TensorEntry> read_entries(const nlohmann::json& header, std::uint64_
   return entries;
 }
 
-Safetensors parse(std::span<const std::byte> bytes) {
-  std::span<const std::byte> rest = bytes;
-  SafetensorsHeader header = read_safetensors_header(bytes.size(), [&](std::span<std::byte> destination) {
+Safetensors parse(std::vector<std::byte> held) {
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(held));
+  std::span<const std::byte> rest = *bytes;
+  SafetensorsHeader header = read_safetensors_header(bytes->size(), [&](std::span<std::byte> destination) {
     std::copy_n(rest.begin(), destination.size(), destination.begin());  // it asks for no more than there is
     rest = rest.subspan(destination.size());
   });
   Safetensors contents{.tensors = {}, .metadata = std::move(header.metadata)};
   for (const SafetensorsHeader::Entry& entry : header.tensors) {
-    Tensor tensor(entry.type);
-    if (!tensor.bytes().empty()) std::memcpy(tensor.data(), bytes.data() + entry.offset, tensor.bytes().size());
+    const std::span<const std::byte> lies =
+        std::span(*bytes).subspan(entry.offset, static_cast<std::size_t>(entry.type.bytes()));  // compared with the file's size
     if (entry.type.dtype == DType::boolean)
-      for (std::byte& value : tensor.bytes())
-        check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
-    contents.tensors.emplace(entry.name, std::move(tensor));
+      for (const std::byte value : lies) check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
+    const bool aligned = reinterpret_cast<std::uintptr_t>(lies.data()) % size_of(entry.type.dtype) == 0;
+    contents.tensors.emplace(
+        entry.name, aligned && !lies.empty() ? Tensor::sharing(entry.type, {lies, bytes}) : Tensor::of_bytes(entry.type, lies));
   }
   return contents;
 }
@@ -170,27 +175,39 @@ SafetensorsLayout safetensors_layout(std::span<const NamedType> tensors, const s
   return layout;
 }
 
-std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
+SafetensorsParts safetensors_parts(const std::map<std::string, Tensor>& tensors,
+                                   const std::map<std::string, std::string>& metadata) {
   std::vector<NamedType> types;
-  std::vector<const Tensor*> tensors;
-  for (const auto& [name, tensor] : contents.tensors) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const auto& [name, tensor] : tensors) {
     types.emplace_back(name, tensor.type());
-    tensors.push_back(&tensor);
+    bytes.push_back(tensor.bytes());
   }
-  SafetensorsLayout layout = safetensors_layout(types, contents.metadata);
-  std::vector<std::byte> bytes = std::move(layout.header);
-  for (const std::size_t i : layout.order) bytes.insert(bytes.end(), tensors[i]->bytes().begin(), tensors[i]->bytes().end());
+  SafetensorsLayout layout = safetensors_layout(types, metadata);
+  SafetensorsParts parts{.header = std::move(layout.header), .tensors = {}};
+  for (const std::size_t i : layout.order) parts.tensors.push_back(bytes[i]);
+  return parts;
+}
+
+std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
+  SafetensorsParts parts = safetensors_parts(contents.tensors, contents.metadata);
+  std::vector<std::byte> bytes = std::move(parts.header);
+  for (const std::span<const std::byte> part : parts.tensors) bytes.insert(bytes.end(), part.begin(), part.end());
   return bytes;
 }
 
-Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source) {
+Safetensors parse_safetensors(std::vector<std::byte> bytes, std::string_view source) {
   try {
-    return parse(bytes);
+    return parse(std::move(bytes));
   } catch (const UserError& error) { throw UserError(concat("'", source, "': ", error.what())); }
 }
 
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
-  write_file(path, serialize_safetensors(contents));
+  const SafetensorsParts parts = safetensors_parts(contents.tensors, contents.metadata);
+  AtomicFile file(path);
+  file.write(parts.header);
+  for (const std::span<const std::byte> part : parts.tensors) file.write(part);
+  file.commit();
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {

@@ -22,11 +22,19 @@ struct Safetensors {
   bool operator==(const Safetensors&) const = default;
 };
 
+/// A file as the parts that follow each other in it: a header, and views of the tensors' own bytes.
+struct SafetensorsParts {
+  std::vector<std::byte> header;
+  std::vector<std::span<const std::byte>> tensors;
+};
 /// Equal contents give equal bytes; larger element types come first, so that all are aligned. Throws UserError where a name is
 /// not UTF-8 or is "__metadata__".
+SafetensorsParts safetensors_parts(const std::map<std::string, Tensor>& tensors,
+                                   const std::map<std::string, std::string>& metadata = {});
+/// The same as one block of bytes.
 std::vector<std::byte> serialize_safetensors(const Safetensors& contents);
-/// `source` names the bytes in messages. Throws UserError.
-Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
+/// `source` names the bytes in messages. Tensors share these where they lie aligned. Throws UserError.
+Safetensors parse_safetensors(std::vector<std::byte> bytes, std::string_view source);
 
 /// The header alone: where each tensor lies, for a reader that takes parts of a file.
 struct SafetensorsHeader {

@@ -24,7 +24,7 @@ class Initializing : public testing::Test {
     write_course_model(other_, 8, 4);
   }
 
-  Tensors tensors_of(const fs::path& model) const { return frontend::float_initializers(*frontend::open_onnx(model).source); }
+  Tensors tensors_of(const fs::path& model) const { return frontend::float_initializers(frontend::open_onnx(model).source); }
   void expect_parts(const std::string& text, const std::vector<std::string>& parts) const {
     for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
   }

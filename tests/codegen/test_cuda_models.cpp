@@ -116,7 +116,7 @@ Compiled compile(const fs::path& folder, const Recorded& recorded, const std::st
   const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
   Compiled compiled{codegen::generate(model.graph, plan, target), {}};
   runtime::validate(compiled.program);
-  for (auto& [name, value] : model.weights) compiled.states.emplace(name, value);
+  for (auto& [name, value] : model.weights.all()) compiled.states.emplace(name, value);
   return compiled;
 }
 

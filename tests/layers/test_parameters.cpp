@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <vector>
 
 #include "frontend/layers.h"
+#include "ir/base/named_draws.h"
 #include "passes/training/optimizers/parameter_kind.h"
 #include "tests/layers/record.h"
 
@@ -73,10 +76,33 @@ TEST(InitialValues, AreDistributedAsPyTorchs) {
 }
 
 TEST(InitialValues, FollowTheSeedAndTheName) {
-  const auto weights = [](std::uint64_t seed) { return frontend::instantiate({layers_to_start, seed}, {}).weights; };
+  const auto weights = [](std::uint64_t seed) { return frontend::instantiate({layers_to_start, seed}, {}).weights.all(); };
   EXPECT_EQ(weights(1), weights(1));
   EXPECT_NE(weights(1).at("gru.weight_hh_l0"), weights(2).at("gru.weight_hh_l0"));
   EXPECT_NE(weights(1).at("lstm.weight_hh_l0"), weights(1).at("lstm.weight_hh_l0_reverse"));
+}
+
+/// What is drawn where it is needed, a part at a time, is what a list would hold: each number by seed, name and position.
+TEST(InitialValues, ThatAreDrawnAreThoseOfAList) {
+  constexpr std::int64_t kRows = 83, kColumns = 101, kCount = kRows * kColumns;  // no multiples of four, more than one part
+  std::vector<double> uniform, normal;
+  const auto write = [&](Layers& nn) {
+    uniform = nn.uniform("u", kCount, 0.25);
+    normal = nn.normal("n", kCount);
+    nn.output("y", nn.uniform_parameter("u", {kRows, kColumns}, 0.25) + nn.normal_parameter("n", {kRows, kColumns}, 0.5));
+  };
+  const NamedDraws of_u(5, "u"), of_n(5, "n");
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    const frontend::Weights weights = frontend::instantiate({write, 5}, {.float_type = dtype}).weights;
+    const auto rounded = [&](double value) { return Tensor::scalar(dtype, value).at(0); };
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      ASSERT_EQ(uniform[at], (2 * of_u(i) - 1) * 0.25) << i;
+      ASSERT_EQ(normal[at], std::sqrt(-2 * std::log(1 - of_n(2 * i))) * std::cos(2 * std::numbers::pi * of_n(2 * i + 1))) << i;
+      ASSERT_EQ(weights.at("u").at(i), rounded(uniform[at])) << i;
+      ASSERT_EQ(weights.at("n").at(i), rounded(normal[at] * 0.5)) << i;
+    }
+  }
 }
 
 TEST(InitialValues, PaddingRowsAreZero) {

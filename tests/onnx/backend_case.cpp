@@ -123,7 +123,7 @@ CaseResult run_data_set(const OnnxFile& file, const fs::path& data, const Tolera
   }
   ir::expand(model->graph);
   if (const double work = work_of(model->graph); work > kBudget) return {CaseStatus::too_large, concat(work, " terms")};
-  for (const auto& [name, tensor] : model->weights) inputs.insert_or_assign(name, tensor);
+  for (const auto& [name, tensor] : model->weights.all()) inputs.insert_or_assign(name, tensor);
   const std::vector<Tensor> outputs = ir::interpret(model->graph, inputs).outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const fs::path path = data / concat("output_", i, ".pb");

@@ -22,7 +22,7 @@ std::set<std::string> ops_of(const frontend::ImportedModel& model) {
 bool has(const std::set<std::string>& ops, const std::string& op) { return ops.count(op) > 0; }
 
 std::vector<double> folded_run(const frontend::ImportedModel& model, std::map<std::string, Tensor> inputs) {
-  for (const auto& [name, tensor] : model.weights) inputs.emplace(name, tensor);
+  for (const auto& [name, tensor] : model.weights.all()) inputs.emplace(name, tensor);
   return ir::interpret(model.graph, inputs).outputs.at(0).to_doubles();
 }
 

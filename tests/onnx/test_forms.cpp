@@ -30,7 +30,7 @@ ModelBuilder network_in_training_form(std::int64_t opset) {
 }
 
 std::vector<std::vector<double>> outputs_of(const frontend::ImportedModel& model) {
-  std::map<std::string, Tensor> values = model.weights;
+  std::map<std::string, Tensor> values = model.weights.all();
   values["x"] = Tensor::of(DType::f32, {4, 1}, {0.5, 2.5, 4.5, -1.5});
   std::vector<std::vector<double>> outputs;
   for (const Tensor& output : ir::interpret(model.graph, values).outputs) outputs.push_back(output.to_doubles());
@@ -39,7 +39,7 @@ std::vector<std::vector<double>> outputs_of(const frontend::ImportedModel& model
 
 double variance_after_a_step(const frontend::OnnxFile& file) {
   const frontend::ImportedModel model = frontend::import_onnx(file, {.training = true, .float_type = DType::f64});
-  std::map<std::string, Tensor> values = model.weights;
+  std::map<std::string, Tensor> values = model.weights.all();
   values["x"] = Tensor::of(DType::f64, {4, 1}, {0, 1, 2, 3});
   return ir::interpret(model.graph, values).states.at("bn.running_var").at(0);
 }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
@@ -304,6 +305,41 @@ TEST_F(ExternalData, ChecksOffsetAndLength) {
   expect_error([&] { read("w.bin", "18446744073709551615"); }, {"offset"});
   expect_error([&] { read("w.bin", "-1"); }, {"offset", "-1"});
   expect_error([&] { read("w.bin", "0", "20"); }, {"20 bytes", "wants 24"});
+}
+
+TEST_F(ExternalData, IsReadOnceWhileSomebodyUsesIt) {
+  const auto write = [&](char byte) { std::ofstream(folder / "model" / "w.bin", std::ios::binary) << std::string(24, byte); };
+  const auto first_byte = [](const frontend::ImportedModel& model) { return static_cast<char>(model.weights.at("w").bytes()[0]); };
+  write('a');
+  const frontend::OnnxFile file = open("w.bin");
+  {
+    frontend::ImportedModel first = import_onnx(file);
+    write('b');
+    const frontend::ImportedModel second = import_onnx(file);
+    first.weights.at("w").set(0, 1);
+    EXPECT_EQ(first_byte(second), 'a');
+  }
+  EXPECT_EQ(first_byte(import_onnx(file)), 'b');
+  const auto kept = frontend::keep_external_data(file);
+  EXPECT_EQ(first_byte(import_onnx(file)), 'b');
+  write('c');
+  EXPECT_EQ(first_byte(import_onnx(file)), 'b');
+}
+
+TEST(Initializers, LargeOnesStayWhereTheFileHasThem) {
+  constexpr std::int64_t kRows = 3, kColumns = 700;
+  std::vector<float> values(kRows * kColumns);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  ModelBuilder m;
+  m.input("x", {"2", "3"});
+  m.initializer("w", {kRows, kColumns}, 1)->set_raw_data(values.data(), values.size() * sizeof(float));
+  const frontend::OnnxFile file = m.node("MatMul", {"x", "w"}, {"y"}).output("y").open();
+  frontend::ImportedModel first = import_onnx(file);
+  const frontend::ImportedModel second = import_onnx(file);
+  EXPECT_EQ(std::as_const(first).weights.at("w").data(), second.weights.at("w").data());
+  first.weights.at("w").set(0, 5);
+  EXPECT_EQ(second.weights.at("w").at(0), 0);
+  EXPECT_EQ(frontend::float_initializers(file.source).at("w"), second.weights.at("w"));
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ RecordedModel import_recorded(const std::string& name, std::int64_t rows) {
 std::map<std::string, Tensor> first_states(RecordedModel& model) {
   std::map<std::string, Tensor> values;
   for (const ir::State& state : model.graph().states()) {
-    const auto weight = model.model.weights.find(state.value->name);
-    Tensor value = weight != model.model.weights.end() ? weight->second : Tensor(state.value->type);
+    const Tensor* weight = model.model.weights.find(state.value->name);
+    Tensor value = weight ? *weight : Tensor(state.value->type);
     if (state.fill)
       for (std::int64_t i = 0; i < value.elements(); ++i) value.set(i, *state.fill);
     values.insert_or_assign(state.value->name, std::move(value));

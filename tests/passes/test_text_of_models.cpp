@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, TextOfModels, testing::ValuesIn(model_names()
 
 TEST(LoweredModel, computes_what_it_computed_before) {
   frontend::ImportedModel model = training_step("mlp");
-  std::map<std::string, Tensor> values = model.weights;
+  std::map<std::string, Tensor> values = model.weights.all();
   std::mt19937 random(1);
   for (const ir::Value* input : model.graph.inputs()) {
     Tensor tensor(input->type);
