@@ -23,6 +23,7 @@ Importer::Importer(const OnnxFile& file, const ImportOptions& options)
       state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}, {}},
       random_(builder_, options.seed) {
   model_.source = file.source;
+  model_.fixed = file.fixed;
   state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
   state_.draw_uniform = [this](const Shape& shape) { return random_.uniform(shape); };
   state_.check_rounds = [this](const ::onnx::NodeProto& node, const ::onnx::GraphProto& body, std::int64_t rounds) {
@@ -51,6 +52,7 @@ ImportedModel Importer::run() {
   add_outputs(scope);
   update_statistics();
   random_.count_steps();
+  for (Parameter& parameter : model_.parameters) parameter.looked_up = state_.looked_up.contains(parameter.name);
   model_.graph.remove_dead();
   model_.unfolded = state_.fold_budget.note();
   return std::move(model_);

@@ -2,7 +2,9 @@
 // export_onnx_bytes() writes the same file again with trained values. A file is untrusted: see docs in open.cpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -18,6 +20,9 @@
 #include "ir/base/tensor.h"
 
 namespace gcomp::frontend {
+
+/// Bytes that one file may have: Protobuf's limit.
+inline constexpr std::uintmax_t kLargestOnnxFile = (std::uintmax_t{1} << 31) - 1;
 
 struct InitializerInfo {
   std::string name;
@@ -46,6 +51,7 @@ struct OnnxFile {
   std::map<std::string, std::int64_t> opsets;  ///< domain ("" is ai.onnx) -> version
   std::vector<ValueInfo> inputs, outputs;      ///< inputs without those that are initializers
   std::vector<InitializerInfo> initializers;
+  std::vector<FixedWeight> fixed;                      ///< weights that are no initializers of the main graph
   std::vector<std::pair<std::string, int>> operators;  ///< op type (with "domain::" unless ai.onnx) and count, by name
   /// The file itself, then those with its external data; none where it came from bytes in memory.
   std::vector<FileStamp> files;
@@ -66,8 +72,14 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 /// operators that are not supported in one message.
 ImportedModel import_onnx(const OnnxFile& file, const ImportOptions& options = {});
 
+/// The paths of the files with a model's external data.
+std::vector<std::string> external_files(const Source& source);
+
+/// While the result lives, imports of the file share what lies beside it, which is then read once.
+std::shared_ptr<const void> keep_external_data(const OnnxFile& file);
+
 /// Initializers of floating-point types, as the file has them. Throws UserError as import_onnx() does for data that cannot be read.
-std::map<std::string, Tensor> float_initializers(const Source& source);
+std::map<std::string, Tensor> float_initializers(const std::shared_ptr<const Source>& source);
 
 /// The file with these values in the place of its initializers' of the same names, in the initializers' types. Throws UserError
 /// where a shape is another. `altered` is the caller's to say.
@@ -78,10 +90,23 @@ Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shap
 
 using gcomp::ExportForm;
 
+/// Where the data of initializers goes that one file has no room for.
+struct DataBeside {
+  std::string location;                                   ///< of that file, as the .onnx is to say it
+  std::function<void(std::span<const std::byte>)> write;  ///< takes its next bytes; null where there is no such file
+  std::uintmax_t limit = kLargestOnnxFile;                ///< bytes of the .onnx
+};
+
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
 /// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form
-/// (frontend/onnx/forms.h). `input_forms` become nodes before the others (frontend/onnx/input_forms.h).
+/// (frontend/onnx/forms.h). `input_forms` become nodes before the others (frontend/onnx/input_forms.h). Where all that is more
+/// than `beside.limit` bytes, every initializer of at least 1 KiB goes to the file beside it, from a multiple of 4096 on, one after
+/// the other; without such a file that is a UserError.
 std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states,
-                              ExportForm form = ExportForm::inference, std::span<const InputForm> input_forms = {});
+                              ExportForm form = ExportForm::inference, std::span<const InputForm> input_forms = {},
+                              const DataBeside& beside = {});
+
+/// Throws UserError where the model as it came does not fit into one file together with its external data.
+void check_fits_one_file(const Source& source, std::uintmax_t limit = kLargestOnnxFile);
 
 }  // namespace gcomp::frontend

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -95,6 +96,7 @@ struct ImportState {
     if (moved == statistics.end()) statistics.push_back({state, next, origin});
     else *moved = {state, next, origin};
   }
+  std::set<std::string> looked_up = {};  ///< states, see Parameter::looked_up
   /// Embeddings with a padding row: its index.
   std::unordered_map<const ::onnx::NodeProto*, std::int64_t> padding_indices = {};
 };

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string_view>
 
+#include "frontend/onnx/fixed_weights.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/merged_names.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -116,6 +117,7 @@ OnnxFile describe_file(std::shared_ptr<const Source> source) {
                                  naming_file(file.path, [&] { return shape_of(tensor); }), external_location(tensor),
                                  external_problem(tensor, source->directory)});
   }
+  file.fixed = fixed_weights(*source);
   for (const auto& input : model.graph().input())
     if (!initialized.count(input.name())) file.inputs.push_back(value_info(input, file.path));
   for (const auto& output : model.graph().output()) file.outputs.push_back(value_info(output, file.path));
@@ -164,6 +166,15 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
   return describe_file(parse(bytes, name, directory));
 }
 
+std::vector<std::string> external_files(const Source& source) {
+  Locations locations;
+  add_locations(source.model.graph(), locations);
+  for (std::string& location : locations) location = concat(source.directory, "/", location);
+  return locations;
+}
+
+std::shared_ptr<const void> keep_external_data(const OnnxFile& file) { return file.source->external->keep(); }
+
 bool asks_for_sizes(const OnnxFile& file) {
   constexpr std::string_view kAsking[] = {"Shape", "Size", "EyeLike"};
   return std::ranges::any_of(file.operators, [&](const auto& counted) {
@@ -178,9 +189,7 @@ OnnxFile open_onnx(const std::string& path) {
   const FileBytes bytes = read_whole(path);
   OnnxFile file = open_onnx_bytes({bytes.memory.get(), bytes.size}, path, directory);
   file.files.push_back(stamp);
-  Locations locations;
-  add_locations(file.source->model.graph(), locations);
-  for (const std::string& location : locations) file.files.push_back(stamp_of(concat(directory, "/", location)));
+  for (const std::string& external : external_files(*file.source)) file.files.push_back(stamp_of(external));
   return file;
 }
 

@@ -224,6 +224,13 @@ Origin Origins::of(const std::string& initializer, const Tensor& values, const U
   return merged_value(initializer, own, use);
 }
 
+std::vector<std::string> Origins::all_names(const std::string& initializer, const std::string& target) const {
+  std::vector<std::string> names{initializer, target};
+  for (const auto& [other, name] : tied_)
+    if (name == target) names.push_back(other);
+  return names;
+}
+
 void Origins::find_read() {
   for (const TracedCall& call : signature_.calls)
     for (const std::string& argument : call.arguments)

@@ -51,6 +51,8 @@ class Origins {
   std::string traced_value(const std::string& initializer, const Use& use) const;
   /// Other names of a tied parameter: name -> the name that the file goes by.
   const std::map<std::string, std::string>& tied_names() const { return tied_; }
+  /// The initializer's name, then those in the module of what it is: `target`, and the others that a tied parameter has.
+  std::vector<std::string> all_names(const std::string& initializer, const std::string& target) const;
   /// Whether some initializer goes by the name of `target`, or was folded from it alone.
   bool is_carried(const std::string& target) const { return carried_.contains(target); }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "frontend/onnx/globs.h"
+#include "frontend/globs.h"
 #include "frontend/onnx/planner.h"
 
 namespace gcomp::frontend {
@@ -47,11 +47,11 @@ std::vector<Group> Planner::groups_of(const std::string& name, const Tensor& val
   if (uses.size() == 1 || inside) return {{origins_.of(name), uses}};
   const bool ones = has_one_value(values) && values.at(0) == 1 && !std::all_of(uses.begin(), uses.end(), is_bare_norm);
   std::vector<Group> groups;
-  std::vector<std::string> names{name};
+  std::vector<std::string> names;
   for (const Use& use : uses) {
     Origin origin = origins_.of(name, values, use);
     if (origin.kind == OriginKind::untold && ones && is_bare_norm(use)) origin.kind = OriginKind::literal;
-    names.push_back(origin.target);
+    for (std::string& known : origins_.all_names(name, origin.target)) names.push_back(std::move(known));
     const auto known = std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.origin == origin; });
     if (known == groups.end()) groups.push_back({origin, {use}});
     else known->uses.push_back(use);
@@ -74,7 +74,7 @@ std::vector<Group> Planner::joined(std::vector<Group> groups) {
 }
 
 bool Planner::is_thawed_apart(const std::string& name, const Group& group) const {
-  const std::vector<std::string> names{name, group.origin.target};
+  const std::vector<std::string> names = origins_.all_names(name, group.origin.target);
   return first_match(options_.train, names) && first_match(options_.untie, names) &&
          std::none_of(group.uses.begin(), group.uses.end(), is_statistic);
 }
@@ -91,7 +91,8 @@ std::vector<Group> Planner::split(const std::string& name, const Tensor& values,
     // An exporter that left the names of what it merged would have left another name for another norm.
     const bool fresh = merged_.empty() && has_one_value(values) && (norms >= 2 || borrowed);
     const bool merged = origin.kind == OriginKind::untold && (fresh || statistics) && !are_of_one_module(group.uses);
-    if (is_thawed_apart(name, group) || (trains && (merged || first_match(options_.untie, {name, origin.target}))))
+    if (is_thawed_apart(name, group) ||
+        (trains && (merged || first_match(options_.untie, origins_.all_names(name, origin.target)))))
       for (const Use& use : group.uses) parts.push_back({origin, {use}});
     else parts.push_back(std::move(group));
   }

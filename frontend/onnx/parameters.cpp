@@ -5,8 +5,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "frontend/globs.h"
 #include "frontend/onnx/embeddings.h"
-#include "frontend/onnx/globs.h"
+#include "frontend/onnx/fixed_weights.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
 #include "frontend/onnx/planner.h"
@@ -88,6 +89,7 @@ std::vector<bool> nodes_after_inputs(const ::onnx::GraphProto& graph) {
 Planner::Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
     : graph_(source.model.graph()),
       initializers_(initializers),
+      fixed_(fixed_weights(source)),
       options_(options),
       merged_(source.merged),
       uses_(uses_of_initializers(graph_)),
@@ -168,7 +170,7 @@ std::string Planner::name_of_part(const std::string& name, const Group& group) c
 
 void Planner::note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
   const bool told = keeper.origin.kind != OriginKind::untold;
-  if (first_match(options_.untie, {name, keeper.origin.target})) {
+  if (first_match(options_.untie, origins_.all_names(name, keeper.origin.target))) {
     plan_.repairs.push_back(
         concat("'", name, "' is untied: each node that reads it trains a parameter of its own: ", some_of(parts)));
     return;
@@ -218,17 +220,12 @@ TensorType Planner::file_type(const std::string& name, const Tensor& values) con
 bool Planner::add(Entry entry) {
   // A part that has a name of its own does not go by that of the initializer which it shares.
   const bool own = entry.state != entry.initializer && entry.state == entry.target;
-  const std::vector<std::string> names{entry.state, own ? "" : entry.initializer, entry.target};
+  std::vector<std::string> names = origins_.all_names(entry.state, entry.target);
+  if (!own) names.push_back(entry.initializer);
   Verdict& verdict = entry.verdict;
-  const std::string* thaw = verdict.reason == kStatistic ? nullptr : closest_match(options_.train, names);
-  const std::string* freeze = closest_match(options_.freeze, names);
-  // "--freeze '*' --thaw 'head.*'" trains the head alone.
-  if (thaw && freeze && exactness(*thaw) == exactness(*freeze))
-    throw UserError(concat("--freeze ", *freeze, " and --thaw ", *thaw, " both match '", entry.state,
-                           "', and neither is the more exact; make one of them so"),
-                    ExitCode::usage);
-  if (thaw && (!freeze || exactness(*thaw) > exactness(*freeze))) verdict = {true, false, "--thaw=" + *thaw};
-  else if (freeze) verdict = {false, false, "--freeze=" + *freeze};
+  const std::vector<std::string> none;
+  if (auto asked = asked_training(options_.freeze, verdict.reason == kStatistic ? none : options_.train, names, entry.state))
+    verdict = {asked->trained, false, std::move(asked->reason)};
   const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
   const bool moves = statistic && verdict.reason == kStatistic;
   const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target
@@ -326,23 +323,31 @@ std::string Planner::unique(std::string name) {
   return name;
 }
 
+void Planner::refuse_fixed(const char* flag, const std::vector<std::string>& globs, const std::vector<std::string>& names) const {
+  for (const std::string& glob : globs) {
+    const auto is_match = [&](const std::string& name) { return matches_glob(glob, name); };
+    const auto found = std::ranges::find_if(fixed_, is_match, &FixedWeight::name);
+    if (found != fixed_.end() && std::ranges::none_of(names, is_match))
+      throw UserError(concat(flag, " ", glob, ": '", found->name, "' ", to_string(found->type), " cannot train: it is ",
+                             found->place, "; an initializer of the main graph in its place could"),
+                      ExitCode::usage);
+  }
+}
+
 void Planner::check_globs() const {
   std::vector<std::string> names;
   for (const Parameter& parameter : plan_.parameters)
     for (const std::string& name : {parameter.name, parameter.initializer, parameter.likely_name})
       if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   for (const auto& [name, target] : origins_.tied_names()) names.push_back(name);
-  struct Flag {
-    const char* name;
-    const std::vector<std::string>& globs;
-  };
-  for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--thaw", options_.train}, Flag{"--tie", options_.tie},
-                           Flag{"--untie", options_.untie}})
-    for (const std::string& glob : flag.globs)
-      if (glob != "*" &&  // all that there are, be there none, as in a loss of plain arithmetic
-          std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
-        throw UserError(concat(flag.name, " ", glob.empty() ? "''" : glob, " matches no initializer", nearest_to_glob(glob, names)),
-                        ExitCode::usage);
+  refuse_fixed("--thaw", options_.train, names);
+  refuse_fixed("--tie", options_.tie, names);
+  refuse_fixed("--untie", options_.untie, names);
+  require_matches("--thaw", options_.train, names, "initializer");
+  require_matches("--tie", options_.tie, names, "initializer");
+  require_matches("--untie", options_.untie, names, "initializer");
+  for (const FixedWeight& weight : fixed_) names.push_back(weight.name);  // frozen already
+  require_matches("--freeze", options_.freeze, names, "initializer");
 }
 
 ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options) {

@@ -18,7 +18,7 @@ namespace gcomp::frontend {
 /// An initializer with its values in the import's float type.
 struct Initializer {
   const ::onnx::TensorProto* proto = nullptr;
-  std::shared_ptr<Tensor> values;
+  std::shared_ptr<const Tensor> values;
 };
 using Initializers = std::map<std::string, Initializer>;
 

@@ -78,11 +78,14 @@ class Planner {
   /// A batch norm of which one statistic is frozen normalises by them all, as in inference, so none of them moves.
   void freeze_norms();
   std::string unique(std::string name);
+  /// Of a glob that matches `names` nowhere but weights that cannot train.
+  void refuse_fixed(const char* flag, const std::vector<std::string>& globs, const std::vector<std::string>& names) const;
   /// A glob that matches nothing is a mistake of its author's.
   void check_globs() const;
 
   const ::onnx::GraphProto& graph_;
   const Initializers& initializers_;
+  const std::vector<FixedWeight> fixed_;
   const ImportOptions& options_;
   const std::map<std::string, std::string>& merged_;  ///< Source::merged
   std::unordered_map<std::string, std::vector<Use>> uses_;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "ir/base/error.h"
 
@@ -35,11 +38,6 @@ std::uint64_t parse_unsigned(const std::string& text, const TensorProto& proto, 
   return value;
 }
 
-struct ExternalPlace {
-  std::string location;
-  std::uint64_t offset = 0, length = 0;
-};
-
 ExternalPlace external_place(const TensorProto& proto, std::uint64_t bytes) {
   ExternalPlace found{"", 0, bytes};
   for (const auto& entry : proto.external_data()) {
@@ -54,15 +52,19 @@ ExternalPlace external_place(const TensorProto& proto, std::uint64_t bytes) {
   return found;
 }
 
-Tensor external_tensor(const TensorProto& proto, const std::string& directory, const TensorType& type) {
+/// `read` takes the place of the bytes.
+template <class Read>
+Tensor external_tensor(const TensorProto& proto, const TensorType& type, const Read& read) {
   const ExternalPlace found = external_place(proto, static_cast<std::uint64_t>(type.bytes()));
   try {
-    check_external(directory, found.location, found.offset, found.length);  // before the tensor is allocated
-    Tensor tensor(type);
-    read_external(directory, found.location, found.offset, tensor.bytes());
-    return tensor;
+    std::shared_ptr<const std::byte[]> bytes = read(found);
+    const std::span<const std::byte> all(bytes.get(), static_cast<std::size_t>(found.length));
+    return Tensor::sharing(type, {all, std::move(bytes)});
   } catch (const UserError& error) { throw UserError(concat(place(proto), ": ", error.what())); }
 }
+
+/// From here on a tensor within the file is worth more than a count of those who share it.
+constexpr std::uint64_t kLargeTensor = 4096;
 
 /// Copies a typed repeated field; each entry narrows to the element type.
 template <class Element, class Field>
@@ -135,7 +137,11 @@ Shape shape_of(const TensorProto& proto) {
   return shape;
 }
 
-Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
+namespace {
+
+/// `of_raw` makes a tensor of its type and bytes within the file, `of_external` of its type and what lies elsewhere.
+template <class OfRaw, class OfExternal>
+Tensor tensor_of(const TensorProto& proto, const OfRaw& of_raw, const OfExternal& of_external) {
   const auto dtype = dtype_of(proto.data_type());
   if (!dtype)
     throw UserError(concat(place(proto), " has the unsupported type ", onnx_type_name(proto.data_type())), ExitCode::unsupported);
@@ -156,10 +162,24 @@ Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
     if (held) read_typed(proto, tensor);
     return with_clean_bools(std::move(tensor));
   }
-  if (external) return with_clean_bools(external_tensor(proto, directory, type));
+  if (external) return with_clean_bools(external_tensor(proto, type, of_external));
   const std::string& raw = proto.raw_data();
   check_user(raw.size() == bytes, place(proto), ": found ", raw.size(), " bytes, its shape ", to_string(type), " wants ", bytes);
-  return with_clean_bools(Tensor::of_bytes(type, std::as_bytes(std::span(raw))));
+  return with_clean_bools(of_raw(type, std::as_bytes(std::span(raw))));
+}
+
+}  // namespace
+
+Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
+  return tensor_of(proto, Tensor::of_bytes, [&](const ExternalPlace& place) { return read_external(directory, place); });
+}
+
+Tensor share_tensor(const std::shared_ptr<const Source>& source, const TensorProto& proto) {
+  const auto of_raw = [&](const TensorType& type, std::span<const std::byte> raw) {
+    if (raw.size() < kLargeTensor) return Tensor::of_bytes(type, raw);
+    return Tensor::sharing(type, {raw, source});
+  };
+  return tensor_of(proto, of_raw, [&](const ExternalPlace& place) { return source->external->read(source->directory, place); });
 }
 
 std::string external_location(const TensorProto& proto) {
@@ -174,23 +194,49 @@ std::string external_problem(const TensorProto& proto, const std::string& direct
   if (proto.data_location() != TensorProto::EXTERNAL || !dtype) return "";
   try {
     const ExternalPlace found = external_place(proto, static_cast<std::uint64_t>(TensorType{*dtype, shape_of(proto)}.bytes()));
-    check_external(directory, found.location, found.offset, found.length);
+    check_external(directory, found);
   } catch (const UserError& error) { return error.what(); }
   return "";
 }
 
-void write_tensor(TensorProto& proto, const Tensor& values) {
-  const auto dtype = dtype_of(proto.data_type());
-  check_internal(dtype && values.shape() == shape_of(proto), place(proto), " does not fit ", to_string(values.type()));
-  const Tensor converted = values.dtype() == *dtype ? values : values.cast(*dtype);
+namespace {
+
+/// But for raw data, which a writer replaces.
+void clear_data(TensorProto& proto) {
   proto.clear_float_data();
   proto.clear_int32_data();
   proto.clear_int64_data();
   proto.clear_double_data();
   proto.clear_uint64_data();
   proto.clear_external_data();
+}
+
+}  // namespace
+
+void write_tensor(TensorProto& proto, const Tensor& values) {
+  const auto dtype = dtype_of(proto.data_type());
+  check_internal(dtype && values.shape() == shape_of(proto), place(proto), " does not fit ", to_string(values.type()));
+  const Tensor converted = values.dtype() == *dtype ? values : values.cast(*dtype);
+  clear_data(proto);
   proto.clear_data_location();
   proto.set_raw_data(converted.data(), converted.bytes().size());
+}
+
+void move_data_out(TensorProto& proto) {
+  clear_data(proto);
+  const std::unique_ptr<std::string> freed(proto.release_raw_data());  // clearing would keep its memory
+  proto.set_data_location(TensorProto::EXTERNAL);
+}
+
+void write_place(TensorProto& proto, const ExternalPlace& place) {
+  proto.set_data_location(TensorProto::EXTERNAL);
+  proto.clear_external_data();
+  for (const auto& [key, value] : {std::pair("location", place.location), std::pair("offset", std::to_string(place.offset)),
+                                   std::pair("length", std::to_string(place.length))}) {
+    auto& entry = *proto.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
 }
 
 void append_initializer(::onnx::ModelProto& model, const TensorProto& initializer) {

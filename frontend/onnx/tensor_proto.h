@@ -1,9 +1,8 @@
 // TensorProto <-> Tensor. One function reads every tensor of a file: initializers, constants, attributes.
 #pragma once
 
-#include <cstddef>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "frontend/onnx/source.h"
@@ -22,8 +21,15 @@ std::string onnx_type_name(int onnx_type);
 Shape shape_of(const ::onnx::TensorProto& proto);
 /// Checks sizes before anything is allocated; the data must have exactly the shape's size.
 Tensor read_tensor(const ::onnx::TensorProto& proto, const std::string& directory);
+/// The same of a tensor within `source`, in whose memory a large one stays; what lies in another file is read once for all that
+/// share it (external_data.h).
+Tensor share_tensor(const std::shared_ptr<const Source>& source, const ::onnx::TensorProto& proto);
 /// Replaces the data by `values`, converted to the proto's type, and drops every other place where data may lie.
 void write_tensor(::onnx::TensorProto& proto, const Tensor& values);
+/// Drops the data, and gives back the memory of what is large; says that it lies at a place yet to be told.
+void move_data_out(::onnx::TensorProto& proto);
+/// Tells that place.
+void write_place(::onnx::TensorProto& proto, const ExternalPlace& place);
 /// Adds it to the model's graph; before IR version 4 an initializer is also an input.
 void append_initializer(::onnx::ModelProto& model, const ::onnx::TensorProto& initializer);
 
@@ -39,11 +45,5 @@ auto naming_file(const std::string& file, const Read& read) {
 std::string external_location(const ::onnx::TensorProto& proto);
 /// Why reading that would be refused, or "".
 std::string external_problem(const ::onnx::TensorProto& proto, const std::string& directory);
-
-/// Fills `bytes` from an external file; throws UserError unless `location` is a plain relative path to a regular file without
-/// links.
-void read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::span<std::byte> bytes);
-/// Throws as that does, and reads nothing.
-void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
 
 }  // namespace gcomp::frontend

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "frontend/onnx/globs.h"
+#include "frontend/globs.h"
 #include "frontend/onnx/verdict.h"
 #include "ir/base/error.h"
 
@@ -96,15 +96,20 @@ class Tying {
         tie(root, name, View::same, "");
   }
 
-  /// Several parameters match, none is read by several nodes, and none has the values of another.
+  /// No parameter that matches is read by several nodes, and none has the values of another.
   void tell_if_idle(const std::string& glob) {
     std::size_t matching = 0;
+    std::string last;
     for (const Parameter& parameter : plan_.parameters) {
-      if (!first_match({glob}, {parameter.name, origins_.of(parameter.name).target})) continue;
+      if (!first_match({glob}, names_of(parameter.name))) continue;
       const auto is_its = [&](const auto& tied) { return tied.second.state == parameter.name; };
       if (parameter.nodes.size() > 1 || !parameter.tied_to.empty() || std::ranges::any_of(plan_.tied, is_its)) return;
-      matching += parameter.trained ? 1 : 0;
+      if (!parameter.trained) continue;
+      ++matching;
+      last = parameter.name;
     }
+    if (matching == 1)
+      plan_.repairs.push_back(concat("--tie '", glob, "' ties nothing: no other parameter has the values of '", last, "'"));
     if (matching > 1)
       plan_.repairs.push_back(concat("--tie '", glob, "' ties nothing: no two of the ", matching,
                                      " parameters that match have the same values, so that they train apart"));
@@ -119,7 +124,11 @@ class Tying {
   }
 
   bool asked(const std::vector<std::string>& globs, const std::string& first, const std::string& second) const {
-    return first_match(globs, {first, second, origins_.of(first).target, origins_.of(second).target}) != nullptr;
+    return first_match(globs, names_of(first)) || first_match(globs, names_of(second));
+  }
+
+  std::vector<std::string> names_of(const std::string& initializer) const {
+    return origins_.all_names(initializer, origins_.of(initializer).target);
   }
 
   void tie_told(const std::string& first, const std::string& second) {

@@ -38,6 +38,13 @@ Tensor with_product(const Tensor& weight, const ir::StridedView& map, const std:
 
 }  // namespace
 
+std::string difference(const Adaptation& before, const Adaptation& now) {
+  if (before.rank != now.rank) return concat("rank was ", before.rank, " and is ", now.rank);
+  if (before.alpha != now.alpha) return concat("alpha was ", before.alpha, " and is ", now.alpha);
+  if (before.scale() != now.scale()) return concat("their scale was ", before.scale(), " and is ", now.scale());
+  return "";
+}
+
 void merge_adapters(const Adaptation& adaptation, std::map<std::string, Tensor>& states) {
   for (const AdaptedWeight& weight : adaptation.weights) {
     const auto base = states.find(weight.parameter);

@@ -34,6 +34,9 @@ struct Adaptation {
   }
 };
 
+/// "alpha was 6 and is 60"; "" where adapters of the same values count alike in both.
+std::string difference(const Adaptation& before, const Adaptation& now);
+
 /// Replaces each adapted parameter among `states` by the sum with its adapter, weight + scale * B A, in f64 and where the
 /// weight's elements stand. Throws UserError where a state is missing or its shape does not fit.
 void merge_adapters(const Adaptation& adaptation, std::map<std::string, Tensor>& states);

@@ -82,8 +82,8 @@ void read_config(AdapterFile& adapter, const json& config) {
   refuse_what_differs(config);
   constexpr double kStandard = 8;  // PEFT's of both
   const double rank = number_of(config, "r", kStandard);
-  check_user(rank >= 1 && rank == std::floor(rank) && rank <= 1 << 20, "'r' is ", config.at("r").dump(),
-             ", wanted a whole number from 1 up");
+  check_user(rank >= 1 && rank == std::floor(rank) && rank <= kMostRank, "'r' is ", rank,
+             ", wanted a whole number from 1 up, at most ", kMostRank);
   adapter.rank = static_cast<std::int64_t>(rank);
   adapter.alpha = number_of(config, "lora_alpha", kStandard);
   adapter.dropout = number_of(config, "lora_dropout", 0);
@@ -178,6 +178,8 @@ AdapterFile read_adapter(const fs::path& path) {
   AdapterFile adapter;
   const fs::path file = adapter_weights(path);
   adapter.path = file.string();
+  std::error_code ignored;
+  check_user(fs::exists(path, ignored), "cannot read the adapter '", path.string(), "': no such file or folder");
   const fs::path beside = config_beside(file);
   const std::vector<std::byte> bytes = runtime::read_file(beside, kLargestConfig);
   naming_adapter(beside, [&] {

@@ -20,6 +20,9 @@ inline constexpr std::string_view kAttentionOutput = ".base_layer.out_proj";
 struct AdapterFactors {
   Tensor a, b;
 };
+/// Of an adapter: beyond it, factors are larger than any weight.
+inline constexpr std::int64_t kMostRank = 1 << 20;
+
 struct AdapterFile {
   std::string path;
   std::int64_t rank = 0;

@@ -44,10 +44,12 @@ json to_json(const CheckpointTensor& tensor) {
 }
 
 json to_json(const CheckpointModel& model) {
-  return {{"name", model.name},
-          {"sha256", model.sha256.empty() ? json() : json(model.sha256)},
-          {"trained", model.trained},
-          {"original", model.original ? to_json(*model.original) : json()}};
+  json object = {{"name", model.name},
+                 {"sha256", model.sha256.empty() ? json() : json(model.sha256)},
+                 {"trained", model.trained},
+                 {"original", model.original ? to_json(*model.original) : json()}};
+  if (model.lora) object["lora"] = to_json(*model.lora);  // which gcomp without adapters need not know
+  return object;
 }
 
 StateKind kind_called(const std::string& name) {
@@ -106,9 +108,11 @@ std::map<std::string, runtime::FileDigest> files_of(const json& object) {
 
 CheckpointModel model_of(const json& object) {
   Members members(object);
-  CheckpointModel model{.name = members.text("name"), .sha256 = {}, .trained = members.names("trained"), .original = {}};
+  CheckpointModel model{
+      .name = members.text("name"), .sha256 = {}, .trained = members.names("trained"), .original = {}, .lora = {}};
   if (!members.at("sha256").is_null()) model.sha256 = read_digest(members);
   if (!members.at("original").is_null()) model.original = original_of(members.at("original"));
+  if (members.has("lora")) model.lora = lora_of(members.at("lora"));
   members.end();
   return model;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gcomp/data_position.h"
+#include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/original_model.h"
 #include "ir/base/tensor.h"
 #include "runtime/files/atomic_folder.h"
@@ -63,6 +64,7 @@ struct CheckpointModel {
   std::string sha256;                     ///< model_digest(); "" where there is no ONNX file
   std::vector<std::string> trained;       ///< states that training changes
   std::optional<OriginalModel> original;  ///< what an export needs beside the tensors
+  std::optional<Adaptation> lora;         ///< none without adapters
 };
 
 /// Of the ONNX file, and of its external data where it has any; "" where the file was kept whole.

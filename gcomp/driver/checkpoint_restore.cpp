@@ -57,6 +57,9 @@ void check_fits(Trainer::Impl& impl, const FoundCheckpoint& found) {
   check_user(there.empty() || model.sha256.empty() || there == model.sha256, where, "its tensors fit, but it was made from '",
              found.manifest.model.name, "' with a SHA-256 that begins with ", there.substr(0, kShownDigest), ", and that of '",
              model.name, "' begins with ", model.sha256.substr(0, kShownDigest));
+  const std::optional<Adaptation>& lora = found.manifest.model.lora;
+  const std::string other = lora && model.lora ? difference(*lora, *model.lora) : "";
+  check_user(other.empty(), where, "its adapters are others: ", other);
 }
 
 }  // namespace

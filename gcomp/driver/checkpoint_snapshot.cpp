@@ -38,7 +38,11 @@ std::set<std::string> average_names(const std::vector<std::string>& trained) {
 
 const CheckpointModel& checkpoint_model(Trainer::Impl& impl) {
   if (impl.checkpoint_model) return *impl.checkpoint_model;
-  CheckpointModel model{.name = impl.saved.model, .sha256 = {}, .trained = impl.saved.trained, .original = impl.saved.original};
+  CheckpointModel model{.name = impl.saved.model,
+                        .sha256 = {},
+                        .trained = impl.saved.trained,
+                        .original = impl.saved.original,
+                        .lora = impl.saved.lora};
   if (const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr)
     model.original = refer_to_original(*file, impl.model);
   if (model.original) model.sha256 = model_digest(*model.original);

@@ -6,11 +6,11 @@
 #include "frontend/onnx/import.h"
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/convert_states.h"
+#include "gcomp/driver/onnx_output.h"
 #include "gcomp/driver/weights_file.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "passes/training/average_parameters.h"
-#include "runtime/files/atomic_file.h"
 #include "runtime/files/safetensors.h"
 
 namespace gcomp::driver {
@@ -61,6 +61,12 @@ struct Input {
   std::vector<std::string> weights = {}, trained = {};  ///< names among these; of .onnx and .safetensors all are weights
   std::optional<Manifest> manifest = {};
   std::optional<ReadArtifact> artifact = {};
+
+  /// Null without adapters.
+  const Adaptation* lora() const {
+    const std::optional<Adaptation>* found = manifest ? &manifest->model.lora : artifact ? &artifact->saved.lora : nullptr;
+    return found && *found ? &**found : nullptr;
+  }
 };
 
 Input read_checkpoint_input(const fs::path& path) {
@@ -89,8 +95,29 @@ Input read_input(const fs::path& path) {
   return input;
 }
 
-/// The weights, with averages in the place of what was trained where they are asked for.
-Tensors weights_of(const Input& input, bool averages) {
+/// Of adapters that nothing says how to merge, as checkpoints of gcomp up to November 2026 have them: without them the weights are
+/// untrained.
+void refuse_unknown_adapters(const Input& input) {
+  if (!input.manifest) return;
+  for (const std::string& name : input.weights)
+    check_user(!input.tensors.contains(name + ".lora_A") || !input.tensors.contains(name + ".lora_B"), "'", input.path.string(),
+               "' has an adapter of '", name,
+               "' and does not say how it is merged; gcomp train --resume of that run, then --out, does");
+}
+
+/// As gcomp train --out merges them, so that no factors are left.
+void merge(const Adaptation& lora, Tensors& weights, Converted& converted) {
+  merge_adapters(lora, weights);
+  for (const AdaptedWeight& weight : lora.weights) {
+    weights.erase(weight.a());
+    weights.erase(weight.b());
+  }
+  converted.notes.push_back(concat("the adapters of ", lora.weights.size(),
+                                   lora.weights.size() == 1 ? " weight are merged into it" : " weights are merged into them"));
+}
+
+/// The weights, with averages in the place of what was trained where they are asked for; adapters are weights as any.
+Tensors weights_beside_adapters(const Input& input, bool averages) {
   Tensors weights;
   bool some = false;
   for (const std::string& name : input.weights) {
@@ -102,6 +129,14 @@ Tensors weights_of(const Input& input, bool averages) {
     weights.emplace(name, averaged ? average->second : found->second);
   }
   check_user(!averages || some, "'", input.path.string(), "' holds no averages of its parameters");
+  return weights;
+}
+
+/// The same with their adapters; what has one is in f64.
+Tensors weights_of(const Input& input, bool averages, Converted& converted) {
+  Tensors weights = weights_beside_adapters(input, averages);
+  if (const Adaptation* lora = input.lora()) merge(*lora, weights, converted);
+  else refuse_unknown_adapters(input);
   return weights;
 }
 
@@ -135,10 +170,41 @@ Target open_target(const Input& input, const ConvertOptions& options) {
   return {std::move(file), std::move(original)};
 }
 
+const OriginalModel* original_of(const Input& input) {
+  const std::optional<OriginalModel>* found = input.manifest   ? &input.manifest->model.original
+                                              : input.artifact ? &input.artifact->saved.original
+                                                               : nullptr;
+  return found && *found ? &**found : nullptr;
+}
+
+bool is_tied(const frontend::Alias& alias) { return alias.kind == frontend::Alias::Kind::tied; }
+
+/// Initializers that the graph ties to a state, which else were missing where no graph tells it.
+void add_tied(const Input& input, Tensors& weights, const ConvertOptions& options, Converted& converted) {
+  const OriginalModel* original = original_of(input);
+  if (!original || std::ranges::none_of(original->aliases, is_tied)) return;
+  Tensors own;
+  std::string why;
+  try {
+    own = frontend::float_initializers(open_target(input, options).file.source);
+  } catch (const UserError& error) { why = error.what(); }
+  std::vector<std::string> left;
+  for (const frontend::Alias& alias : original->aliases) {
+    const auto state = weights.find(alias.state);
+    if (!is_tied(alias) || state == weights.end()) continue;
+    const auto found = own.find(alias.initializer);
+    if (found == own.end()) left.push_back(alias.initializer);
+    else weights.insert_or_assign(alias.initializer, as_initializer(alias, state->second, found->second.shape()));
+  }
+  if (!left.empty())
+    converted.notes.push_back(concat("left out ", left.size() == 1 ? "is " : "are ", listing(left),
+                                     ", tied to others by a model that cannot be read", why.empty() ? "" : concat(": ", why)));
+}
+
 /// Of weights that know of no graph: each must be an initializer of its shape, or a state that an artifact says is part of one.
 void check_initializers(const Tensors& weights, const Target& target, Converted& converted) {
   const frontend::OnnxFile& file = target.file;
-  const Tensors own = frontend::float_initializers(*file.source);
+  const Tensors own = frontend::float_initializers(file.source);
   const std::vector<frontend::Alias> aliases = target.original ? target.original->aliases : std::vector<frontend::Alias>();
   std::vector<std::string> extra, staying;
   for (const auto& [name, tensor] : weights) {
@@ -155,8 +221,19 @@ void check_initializers(const Tensors& weights, const Target& target, Converted&
   if (!staying.empty()) converted.notes.push_back(concat("as in '", file.path, "' stay ", listing(staying)));
 }
 
+/// Tied initializers that come with their state: export writes what the state is.
+void check_tied(const Tensors& weights, const Target& target) {
+  if (!target.original) return;
+  for (const frontend::Alias& alias : target.original->aliases) {
+    const auto state = weights.find(alias.state), given = weights.find(alias.initializer);
+    if (!is_tied(alias) || state == weights.end() || given == weights.end()) continue;
+    check_user(as_initializer(alias, state->second, given->second.shape()).cast(given->second.dtype()) == given->second, "'",
+               alias.initializer, "' is not what '", alias.state, "' is, to which '", target.file.path, "' ties it");
+  }
+}
+
 void to_onnx(const Input& input, const fs::path& out, const ConvertOptions& options, Converted& converted) {
-  const Tensors weights = weights_of(input, options.averages);
+  const Tensors weights = weights_of(input, options.averages, converted);
   const Target target = open_target(input, options);
   frontend::ImportedModel model;
   model.source = target.file.source;
@@ -164,19 +241,27 @@ void to_onnx(const Input& input, const fs::path& out, const ConvertOptions& opti
     model.aliases = target.original->aliases;
     model.forms.training = target.original->training_form;
   }
-  if (!input.manifest && !input.artifact) check_initializers(weights, target, converted);
+  if (!input.manifest && !input.artifact) {
+    check_initializers(weights, target, converted);
+    check_tied(weights, target);
+  }
   std::vector<InputForm> forms;
   if (options.preprocessing) {
     check_user(input.artifact.has_value(), "'", input.path.string(), "' says nothing of its inputs' forms; a .gcx does");
     forms = input.artifact->saved.input_forms;
   }
-  const std::string bytes = frontend::export_onnx_bytes(model, weights, options.form, forms);
-  runtime::write_file(out, std::as_bytes(std::span(bytes)));
+  converted.beside = write_onnx(out, model, weights, {.form = options.form, .input_forms = forms});
   converted.tensors = static_cast<std::int64_t>(weights.size());
 }
 
 void to_safetensors(const Input& input, const fs::path& out, const ConvertOptions& options, Converted& converted) {
-  const Tensors weights = weights_of(input, options.averages);
+  Tensors weights = weights_of(input, options.averages, converted);
+  if (const Adaptation* lora = input.lora())
+    for (const AdaptedWeight& weight : lora->weights) {
+      Tensor& merged = weights.at(weight.parameter);
+      merged = merged.cast(input.tensors.at(weight.parameter).dtype());
+    }
+  add_tied(input, weights, options, converted);
   runtime::write_safetensors(out, {weights, {{"format", "pt"}}});
   converted.tensors = static_cast<std::int64_t>(weights.size());
 }
@@ -192,7 +277,9 @@ ReadArtifact made_artifact(const Input& input, Form wanted, const ConvertOptions
     converted.tensors = static_cast<std::int64_t>(input.tensors.size());
     return made;
   }
-  const Tensors weights = weights_of(input, false);
+  const Adaptation* lora = made.saved.lora ? input.lora() : nullptr;
+  if (lora) check_adapters(*lora, made);
+  const Tensors weights = lora ? weights_beside_adapters(input, false) : weights_of(input, false, converted);
   adopt_weights(made, weights, input.form == Form::onnx);
   converted.tensors = static_cast<std::int64_t>(made.artifact.weights.size());
   converted.notes.push_back("training starts anew from these weights: moments, averages and counters are as at its start");

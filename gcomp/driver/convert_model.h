@@ -21,6 +21,7 @@ struct ConvertOptions {
 struct Converted {
   std::int64_t tensors = 0;        ///< that were written from the input
   std::vector<std::string> notes;  ///< what stays as the model has it, what starts anew
+  std::filesystem::path beside;    ///< the larger weights of an .onnx that one file has no room for; else ""
 };
 
 /// `out` is told by its ending; without one it is a new folder with a checkpoint. Throws UserError: exit 2 where an ending is

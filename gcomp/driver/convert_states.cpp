@@ -38,12 +38,32 @@ void check_lacking(const ReadArtifact& made, const std::vector<std::string>& lac
   check_user(lacking.empty(), "the input lacks ", listing(lacking), " of '", made.path.string(), "'");
 }
 
+/// Whether it is an initializer that the model ties to a state, with what that state is taken to be. Throws UserError for others.
+bool is_tied_value(const ReadArtifact& made, const std::map<std::string, Tensor>& taken, const std::string& name,
+                   const Tensor& tensor) {
+  if (!made.saved.original) return false;
+  for (const frontend::Alias& alias : made.saved.original->aliases) {
+    if (alias.kind != frontend::Alias::Kind::tied || alias.initializer != name) continue;
+    const auto state = taken.find(alias.state);
+    if (state == taken.end()) return true;
+    check_user(as_initializer(alias, state->second, tensor.shape()).cast(tensor.dtype()) == tensor, "'", name, "' is not what '",
+               alias.state, "' is in the input, to which '", made.path.string(), "' ties it");
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ReadArtifact read_with_model(const std::filesystem::path& path) {
   ReadArtifact read{.path = path, .artifact = runtime::read_artifact(path), .saved = {}};
   read.saved = saved_model(read.artifact, path);
   return read;
+}
+
+void check_adapters(const Adaptation& lora, const ReadArtifact& made) {
+  const std::string other = made.saved.lora ? difference(lora, *made.saved.lora) : "";
+  check_user(other.empty(), "the input's adapters are not those of '", made.path.string(), "': ", other, " there");
 }
 
 void adopt_checkpoint(ReadArtifact& made, const Manifest& manifest, const std::map<std::string, Tensor>& tensors) {
@@ -60,6 +80,7 @@ void adopt_checkpoint(ReadArtifact& made, const Manifest& manifest, const std::m
   for (const auto& [name, entry] : entries)
     if (is_needed(entry, made.saved.trained) && !tensors.contains(name)) lacking.push_back(name);
   check_lacking(made, lacking);
+  if (manifest.model.lora) check_adapters(*manifest.model.lora, made);
   for (const auto& [name, tensor] : tensors) made.artifact.weights.insert_or_assign(name, tensor);
   made.saved.position = manifest.run.position;
 }
@@ -84,7 +105,7 @@ void adopt_weights(ReadArtifact& made, const std::map<std::string, Tensor>& weig
     taken.emplace(name, std::move(value));
   }
   for (const auto& [name, tensor] : weights)
-    if (!taken.contains(name)) extra.push_back(name);
+    if (!taken.contains(name) && !is_tied_value(made, taken, name, tensor)) extra.push_back(name);
   check_lacking(made, lacking);
   check_user(constants || extra.empty(), "'", made.path.string(), "' has no ", listing(extra), ", which the input has");
   made.artifact.weights = std::move(taken);
@@ -106,7 +127,11 @@ Snapshot snapshot_of(const ReadArtifact& from) {
   }
   snapshot.run.step = from.saved.position.steps;
   snapshot.run.position = from.saved.position;
-  snapshot.model = {.name = from.saved.model, .sha256 = {}, .trained = from.saved.trained, .original = from.saved.original};
+  snapshot.model = {.name = from.saved.model,
+                    .sha256 = {},
+                    .trained = from.saved.trained,
+                    .original = from.saved.original,
+                    .lora = from.saved.lora};
   if (snapshot.model.original) snapshot.model.sha256 = model_digest(*snapshot.model.original);
   return snapshot;
 }

@@ -18,6 +18,9 @@ struct ReadArtifact {
 };
 ReadArtifact read_with_model(const std::filesystem::path& path);
 
+/// Throws UserError where the artifact's programs count adapters of the same values otherwise.
+void check_adapters(const Adaptation& lora, const ReadArtifact& made);
+
 /// Gives the artifact all states of a checkpoint. Throws UserError where one of them does not fit its training step.
 void adopt_checkpoint(ReadArtifact& made, const Manifest& manifest, const std::map<std::string, Tensor>& tensors);
 

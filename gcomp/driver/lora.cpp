@@ -7,10 +7,10 @@
 #include <set>
 #include <string_view>
 
-#include "frontend/onnx/globs.h"
+#include "frontend/globs.h"
+#include "frontend/layers/initial_values.h"
 #include "frontend/onnx/names.h"
 #include "ir/base/error.h"
-#include "ir/base/named_draws.h"
 #include "ir/base/nearest.h"
 #include "passes/training/lora.h"
 #include "passes/training/training.h"
@@ -143,9 +143,10 @@ std::vector<Candidate> candidates_of(frontend::ImportedModel& model, const std::
   for (Candidate& candidate : candidates) {
     if (!candidate.parameter->trained) continue;
     candidate.state = states[next];
-    candidate.weight = std::move(found[next].weight);
-    candidate.obstacle = std::move(found[next++].obstacle);
-    if (!candidate.obstacle.empty() && candidate.parameter->nodes.size() > 1)
+    passes::Adaptability& adaptable = found[next++];
+    candidate.weight = std::move(adaptable.weight);
+    candidate.obstacle = std::move(adaptable.obstacle);
+    if (!candidate.obstacle.empty() && candidate.parameter->nodes.size() > 1 && adaptable.some_use)
       candidate.obstacle += concat(" (--untie '", candidate.parameter->name, "' gives each use its own)");
   }
   return candidates;
@@ -239,11 +240,8 @@ bool is_thawed(const Parameter& parameter) { return parameter.reason.starts_with
 
 /// kaiming_uniform_(a=sqrt(5)) of PEFT: the bound is 1 / sqrt(inputs of one row).
 Tensor first_values_of_a(const TensorType& type, std::uint64_t seed, const std::string& name) {
-  Tensor values(type);
-  const NamedDraws draws(seed, name);
   const double bound = 1 / std::sqrt(static_cast<double>(type.elements() / type.shape[0]));
-  for (std::int64_t i = 0; i < values.elements(); ++i) values.set(i, (2 * draws(i) - 1) * bound);
-  return values;
+  return frontend::filled(type, frontend::uniform_values(seed, name, bound));
 }
 
 ir::Value* add_factor(frontend::ImportedModel& model, const std::string& name, Tensor values) {
@@ -283,7 +281,8 @@ void check_module_names(const std::vector<Candidate>& candidates, const std::map
 void check(const LoraSettings& settings) {
   if (settings.adapter && !settings.globs.empty())
     refuse_lora("--lora and --adapter: the adapter says itself which parameters it is of; leave one of them out");
-  if (settings.rank < 1) refuse_lora(concat("--lora-rank ", settings.rank, ": wanted 1 or more"));
+  if (settings.rank < 1 || settings.rank > kMostRank)
+    refuse_lora(concat("--lora-rank ", settings.rank, ": wanted 1 or more, at most ", kMostRank));
   if (!(settings.alpha > 0 && std::isfinite(settings.alpha)))
     refuse_lora(concat("--lora-alpha ", settings.alpha, ": wanted a number above 0"));
   if (settings.empty() && !settings.modules.empty()) refuse_lora("--name-map has a meaning only with --lora or --adapter");

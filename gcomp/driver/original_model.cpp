@@ -58,6 +58,15 @@ fs::path find_original(const OriginalModel& original, const fs::path& artifact) 
 
 }  // namespace
 
+void check_keeps_whole(const frontend::Source& source, std::uintmax_t limit) {
+  try {
+    frontend::check_fits_one_file(source, limit);
+  } catch (const UserError& error) {
+    throw UserError(concat("an artifact cannot keep the model inside (--embed-model): ", error.what(),
+                           "; without that option it keeps the file's path and SHA-256"));
+  }
+}
+
 OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model, KeepModel keep,
                             runtime::Artifact& artifact) {
   OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};

@@ -24,6 +24,10 @@ struct OriginalModel {
   frontend::FormCounts::Nodes training_form;  ///< its nodes that export writes in inference form
 };
 
+/// Throws UserError where no artifact can keep the file whole (`limit`: bytes that one file of ONNX may have), which
+/// keep_original() finds only when all is done.
+void check_keeps_whole(const frontend::Source& source, std::uintmax_t limit = frontend::kLargestOnnxFile);
+
 /// What an artifact keeps of `file`; `model` is what import made of it for training. A file that is no longer as it was read, or
 /// that never was one, cannot be referred to and is kept whole. Whole means as artifact.model, with external data inside. Where
 /// that cannot be read either, nothing is kept.

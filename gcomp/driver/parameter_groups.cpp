@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "frontend/onnx/globs.h"
+#include "frontend/globs.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "passes/training/optimizers/parameter_kind.h"
@@ -170,6 +170,13 @@ GroupRequest parse_group(std::string_view text, const passes::OptimizerSpec& bas
   return request;
 }
 
+std::set<std::string> looked_up_tables(const frontend::ImportedModel& model) {
+  std::set<std::string> tables;
+  for (const frontend::Parameter& parameter : model.parameters)
+    if (parameter.looked_up) tables.insert(parameter.name);
+  return tables;
+}
+
 GroupedParameters group_parameters(const std::vector<GroupRequest>& requests, const passes::OptimizerSpec& base,
                                    const frontend::ImportedModel& model, const ir::Graph& forward) {
   Trained trained;
@@ -181,8 +188,12 @@ GroupedParameters group_parameters(const std::vector<GroupRequest>& requests, co
   }
   const std::vector<ir::Value*> values = passes::states_named(forward, states);
   trained.kinds = passes::parameter_kinds(forward, values);
-  const passes::ParameterUses uses(forward, values);
+  const std::set<std::string> tables = looked_up_tables(model);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (tables.contains(values[i]->name)) trained.kinds[i] = passes::ParameterKind::embedding;
+  const passes::ParameterUses uses(forward, values, tables);
   GroupedParameters made;
+  made.groups.tables = tables;
   std::vector<bool> has_effect;
   for (const GroupRequest& request : requests) {
     made.groups.groups.push_back(request.group);

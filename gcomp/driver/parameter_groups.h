@@ -7,6 +7,7 @@
 // the base rate in each step, lr=0.001 is that rate where the base rate is the one that was given, and as many times it later.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct GroupRequest {
 };
 /// Throws UserError (exit 2) for what cannot be read, an option that the optimizer lacks or a value out of its range.
 GroupRequest parse_group(std::string_view text, const passes::OptimizerSpec& base, double base_rate);
+
+/// Parameters that the model gathers rows of (frontend::Parameter::looked_up).
+std::set<std::string> looked_up_tables(const frontend::ImportedModel& model);
 
 struct GroupedParameters {
   passes::ParameterGroups groups;  ///< over the trained parameters, in the model's order

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "runtime/files/sha256.h"
 
@@ -92,6 +93,32 @@ OriginalModel original_of(const nlohmann::json& object) {
                             .dropouts = members.integer("training_dropouts", 0)};
   members.end();
   return original;
+}
+
+Adaptation lora_of(const nlohmann::json& object) {
+  Members members(object);
+  Adaptation lora{.rank = members.integer("rank", 1), .alpha = 0, .rank_stabilized = members.boolean("rank_stabilized")};
+  const json& alpha = members.at("alpha");
+  check_user(alpha.is_number() && std::isfinite(alpha.get<double>()), "'alpha' is ", alpha.dump());
+  lora.alpha = alpha.get<double>();
+  for (const json& listed : members.list("weights")) {
+    Members weight(listed);
+    lora.weights.push_back({.parameter = weight.text("parameter"),
+                            .module = weight.text("module"),
+                            .shape = weight.integers("shape"),
+                            .strides = weight.integers("strides")});
+    weight.end();
+  }
+  members.end();
+  return lora;
+}
+
+nlohmann::json to_json(const Adaptation& lora) {
+  json weights = json::array();
+  for (const AdaptedWeight& weight : lora.weights)
+    weights.push_back(
+        {{"parameter", weight.parameter}, {"module", weight.module}, {"shape", weight.shape}, {"strides", weight.strides}});
+  return {{"rank", lora.rank}, {"alpha", lora.alpha}, {"rank_stabilized", lora.rank_stabilized}, {"weights", weights}};
 }
 
 }  // namespace gcomp::driver

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gcomp/data_position.h"
+#include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/original_model.h"
 #include "ir/base/error.h"
 
@@ -81,5 +82,8 @@ DataPosition position_of(const nlohmann::json& object);
 
 nlohmann::json to_json(const OriginalModel& original);
 OriginalModel original_of(const nlohmann::json& object);
+
+nlohmann::json to_json(const Adaptation& lora);
+Adaptation lora_of(const nlohmann::json& object);
 
 }  // namespace gcomp::driver

@@ -77,6 +77,7 @@ SettledStep settled(const StepSettings& settings, const passes::OptimizerSpec& o
   step.options.average = settings.average;
   step.options.skip_non_finite = settings.skip_non_finite || settings.skip_spikes;
   step.options.skip_spikes = settings.skip_spikes;
+  step.options.groups.tables = looked_up_tables(model);
   if (settings.groups.empty()) return step;
   std::vector<GroupRequest> requests;
   for (const std::string& text : settings.groups) requests.push_back(parse_group(text, optimizer, settings.learning_rate));

@@ -161,7 +161,7 @@ void require_ranks(std::int64_t shards, std::int64_t ranks, Sharding sharding) {
   for (std::int64_t n = 1; n <= shards; ++n)
     if (shards % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
   throw UserError(concat(ranks, " ranks share ", shards, " micro-batches: wanted ", fitting,
-                         " ranks, or another --micro-batches, such as ", 8 * ranks),
+                         " ranks, or --micro-batches and --batch that are multiples of ", ranks),
                   ExitCode::usage);
 }
 

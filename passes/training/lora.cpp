@@ -125,7 +125,7 @@ class AdapterSearch {
   void visit(const Node& node) {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const Shown* shown = shown_at(node.operands[i]);
-      if (!shown || !found_[shown->parameter].obstacle.empty()) continue;
+      if (!shown) continue;
       if (node.op->kind == Kind::contract) note_product(node, i, *shown);
       else if (auto view = seen_through(node, shown->view)) shown_[node.result()] = {shown->parameter, std::move(*view)};
       else refuse(*shown, obstacle_of(node));
@@ -157,6 +157,7 @@ class AdapterSearch {
     std::optional<MapWeight>& known = found_[shown.parameter].weight;
     if (!weight) return refuse(shown, "it is a matrix for each of a batch");
     if (!covers(*weight, parameters_[shown.parameter])) return refuse(shown, "a product reads a part of it");
+    found_[shown.parameter].some_use = true;
     if (known && *known != *weight) return refuse(shown, "two products read it in different ways");
     known = weight;
   }

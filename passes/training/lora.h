@@ -25,7 +25,8 @@ using MapWeight = ir::StridedView;
 
 struct Adaptability {
   std::optional<MapWeight> weight;
-  std::string obstacle;  ///< why it can have no adapter, as the end of a sentence: "it is looked up (gather)"
+  bool some_use = false;  ///< whether one of its uses alone could have an adapter
+  std::string obstacle;   ///< why it can have no adapter, as the end of a sentence: "it is looked up (gather)"
 };
 
 /// Of each parameter of an imported forward graph. One that several products read, all as the same map, is one map; whatever else

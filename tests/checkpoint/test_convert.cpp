@@ -1,10 +1,13 @@
 // gcomp convert: what is the same model comes out as the same file, whichever way it went.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "frontend/onnx/import.h"
 #include "runtime/files/safetensors.h"
 #include "tests/checkpoint/training_course.h"
 #include "tests/drive/command.h"
+#include "tests/onnx/model_builder.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::test {
@@ -112,7 +115,7 @@ TEST_F(Converting, WeightsAloneStartATrainingAnew) {
   convert(trained_, folder_ / "w", {"--model", step_});
   Trainer made = Trainer::load(folder_ / "w.gcx"), step = Trainer::load(step_);
   EXPECT_EQ(made.data_position().steps, 0);
-  const auto file = frontend::float_initializers(*frontend::open_onnx(trained_).source);
+  const auto file = frontend::float_initializers(frontend::open_onnx(trained_).source);
   for (const std::string& name : made.states())
     EXPECT_TRUE(made.read(name) == (file.contains(name) ? file.at(name) : step.read(name))) << name;
   const driver::FoundCheckpoint found = driver::open_checkpoint(folder_ / "w");
@@ -158,6 +161,47 @@ TEST_F(Converting, NothingIsWrittenOver) {
   const std::string before = contents(artifact_);
   EXPECT_EQ(run(artifact_, artifact_).exit_code, static_cast<int>(ExitCode::usage));
   EXPECT_TRUE(contents(artifact_) == before);
+}
+
+/// A file of weights alone does not say what is tied: it has both.
+TEST(ConvertingTies, GoByWayOfSafetensors) {
+  const TemporaryDirectory folder;
+  const std::string model = folder / "m.onnx", artifact = folder / "t.gcx", weights = folder / "w.safetensors",
+                    out = folder / "o.onnx";
+  tests::ModelBuilder m(17);
+  m.input("x", {"6", "2"}).floats("a", {2, 2}, {1, 2, 3, 5}).floats("b", {2, 2}, {1, 3, 2, 5});
+  m.node("MatMul", {"x", "a"}, {"h"}).node("Tanh", {"h"}, {"t"}).node("MatMul", {"t", "b"}, {"y"}).output("y");
+  std::ofstream(model, std::ios::binary) << m.bytes();
+  const auto convert = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "convert");
+    const CommandResult result = run_gcomp(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  TrainOptions options{.loss = "mse", .learning_rate = 0.1, .batch = 6, .device = DeviceRequest::cpu};
+  options.graph.tie = {"a"};
+  Trainer trainer(Model::load(model), options);
+  Tensor x(DType::f32, {6, 2}), target(DType::f32, {6, 2});
+  for (std::int64_t i = 0; i < 12; ++i) x.set(i, 0.1 * static_cast<double>(i));
+  trainer.train_step({{"x", x}, {"label", target}});
+  trainer.save(artifact);
+  trainer.save(folder / "t.onnx");
+  convert({artifact, weights});
+  runtime::Safetensors held = runtime::read_safetensors(weights);
+  ASSERT_TRUE(held.tensors.contains("b"));
+  EXPECT_NE(held.tensors.at("b").at(0), 1) << "it has trained";
+  EXPECT_EQ(held.tensors.at("b").at(1), held.tensors.at("a").at(2)) << "transposed";
+  for (const std::string& by : {model, artifact}) {
+    convert({weights, out, "--model", by});
+    EXPECT_TRUE(contents(out) == contents(folder / "t.onnx")) << by;
+  }
+  convert({weights, folder / "again.gcx", "--model", artifact});
+  held.tensors.at("b").set(0, 7);
+  runtime::write_safetensors(weights, held);
+  for (const std::string& to : {std::string(folder / "n.onnx"), std::string(folder / "n.gcx")}) {
+    const CommandResult refused = run_gcomp({"convert", weights, to, "--model", artifact});
+    EXPECT_EQ(refused.exit_code, 3);
+    EXPECT_NE(refused.errors.find("'b' is not what 'a' is"), std::string::npos) << refused.errors;
+  }
 }
 
 }  // namespace

@@ -111,6 +111,28 @@ TEST_F(LostWork, AModelThatCannotBeWrittenGoesToTheNextPlace) {
   EXPECT_TRUE(contents(rescued) == whole);
 }
 
+TEST_F(LostWork, WhereNoPlaceTakesTheModelTheRunsFilesAreNamed) {
+  const fs::path aimed = folder_ / "aimed", current = folder_ / "current", run = folder_ / "run";
+  const std::vector<std::string> arguments =
+      training("2000", aimed / "t.onnx", {"--run-dir", run, "--checkpoint-every", "500", "--overwrite"});
+  for (const bool last_is_written : {true, false}) {
+    fs::create_directories(aimed);
+    fs::create_directories(current);
+    const auto spoil = [&](pid_t) {
+      fs::remove_all(aimed);
+      fs::remove_all(current);
+      if (!last_is_written) fs::create_directories(run / "last.onnx");
+    };
+    const CommandResult result = run_gcomp_until(arguments, "step 1/", spoil,
+                                                 {.environment = {"TMPDIR=/nowhere"}, .limits = "cd '" + current.string() + "'"});
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::invalid)) << result.errors;
+    const std::string kept = last_is_written ? "what was trained is in '" + (run / "last.onnx").string() + "'"
+                                             : "the newest checkpoint is '" + (run / "checkpoints/step-00002000").string() + "'";
+    EXPECT_NE(result.errors.find(kept), std::string::npos) << "no " << kept << " in: " << result.errors;
+    EXPECT_EQ(result.errors.find("lost"), std::string::npos) << result.errors;
+  }
+}
+
 TEST_F(LostWork, MetricsOnAFullDiskDoNotEndTheRun) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const CommandResult result = run_gcomp(training("20", out_, {"--metrics", "/dev/full"}));

@@ -192,6 +192,17 @@ TEST(SyncBatchNorm, RanksThatAreNoPowerOfTwoGiveTheSameBits) {
   expect_equal_for_all_ranks(synchronized(small_training("bn", "cross_entropy", "adamw(lr=0.02)", 24), 12), {3});
 }
 
+/// Exchanges of gradients and parameters stand in the graph beside the statistics, of which each rank has one micro-batch.
+TEST(SyncBatchNorm, RanksThatHoldSharesGiveTheSameBits) {
+  for (const int zero : {2, 3}) {
+    SCOPED_TRACE(zero);
+    RankedTraining training = synchronized(small_training("bn", "cross_entropy", "sgd(lr=0.05, momentum=0.9)"), 4);
+    training.options.zero = zero;
+    training.options.clip_norm = 0.5;
+    expect_equal_for_all_ranks(training, {4});
+  }
+}
+
 TEST(SyncBatchNorm, EveryNumberOfRanksGivesTheSameBitsOfModels) {
   for (const char* name : {"resnet_tiny", "mnist_cnn"}) {
     SCOPED_TRACE(name);

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "frontend/onnx/globs.h"
+#include "frontend/globs.h"
 #include "tests/onnx/backend_case.h"
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
@@ -211,6 +211,8 @@ TEST(Parameters, ATieOfOtherValuesIsSaidToTieNothing) {
   m.input("x", {"2", "2"}).floats("a.weight", {2, 2}, {1, 2, 3, 4}).floats("b.weight", {2, 2}, {1, 2, 3, 5});
   m.node("MatMul", {"x", "a.weight"}, {"h"}).node("MatMul", {"h", "b.weight"}, {"y"}).output("y");
   EXPECT_TRUE(mentions(m.import({.tie = {"*.weight"}}), {"--tie '*.weight' ties nothing: no two of the 2 parameters"}));
+  EXPECT_TRUE(mentions(m.import({.tie = {"a.weight"}}), {"--tie 'a.weight' ties nothing: no other parameter has the values"}));
+  m.floats("c.weight", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"y", "c.weight"}, {"z"}).output("z");
   EXPECT_FALSE(mentions(m.import({.tie = {"a.weight"}}), {"ties nothing"}));
 }
 
@@ -270,6 +272,101 @@ TEST(Parameters, ASharedWeightIsOneParameterUnlessUntied) {
   EXPECT_EQ(trained(m.import()), (std::set<std::string>{"w"}));
   EXPECT_TRUE(mentions(m.import(), {"'w'", "shared by 2 nodes", "node_a", "node_y"}));
   EXPECT_EQ(trained(m.import({.untie = {"w"}})), (std::set<std::string>{"w", "w@node_y"}));
+}
+
+TEST(Parameters, ATableIsOneWhereItsRowsAreKnown) {
+  for (const std::int64_t rows : {2, 4}) {  // of 4: then nothing is left of the slice
+    ModelBuilder m(17);
+    m.input("x", {"2", "4"}).floats("wpe.weight", {4, 4}, std::vector<float>(16, 0.5f));
+    m.floats("plain", {4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2}).floats("qkv", {2, 4, 4}, std::vector<float>(32, 2));
+    m.integers("at", {1, rows}, rows == 2 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{0, 1, 2, 3});
+    m.integers("first", {}, {0}).integers("begin", {1}, {0}).integers("end", {1}, {rows});
+    m.node("Gather", {"wpe.weight", "at"}, {"positions"}).node("ReduceSum", {"positions"}, {"p"}, {{"keepdims", 0}});
+    m.node("Slice", {"plain", "begin", "end"}, {"sliced"}).node("ReduceSum", {"sliced"}, {"s"}, {{"keepdims", 0}});
+    m.node("Gather", {"qkv", "first"}, {"q"}).node("MatMul", {"x", "q"}, {"h"});
+    m.node("Add", {"h", "p"}, {"a"}).node("Add", {"a", "s"}, {"y"}).output("y");
+    const ImportedModel model = m.import({.training = true});
+    std::set<std::string> tables;
+    for (const frontend::Parameter& parameter : model.parameters)
+      if (parameter.looked_up) tables.insert(parameter.name);
+    EXPECT_EQ(tables, std::set<std::string>{"wpe.weight"}) << rows;
+    EXPECT_TRUE(trained(model).contains("wpe.weight"));
+  }
+}
+
+/// A graph `x` -> `y` that multiplies by an initializer of its own.
+::onnx::GraphProto product_with(const std::string& weight) {
+  ModelBuilder m;
+  m.floats(weight, {2, 2}, {1, 2, 3, 5}).floats(weight + ".scale", {}, {2});
+  m.node("MatMul", {"x", weight}, {weight + "_product"}).output(weight + "_product");
+  return m.model.graph();
+}
+
+/// Weights in a branch, in a constant and in a function, each beside `w`, which trains.
+ModelBuilder hidden_weights() {
+  ModelBuilder m(17);
+  m.input("x", {"2", "2"}).floats("w", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w"}, {"h"});
+  m.initializer("c", {}, ::onnx::TensorProto::BOOL)->add_int32_data(1);
+  m.node("If", {"c"}, {"b"});
+  for (const char* branch : {"then_branch", "else_branch"}) {
+    auto* attribute = m.model.mutable_graph()->mutable_node(1)->add_attribute();
+    attribute->set_name(branch);
+    attribute->set_type(::onnx::AttributeProto::GRAPH);
+    *attribute->mutable_g() = product_with(concat("in_", branch));
+  }
+  const auto constant = [](::onnx::NodeProto& node, const std::string& name, const std::vector<std::int64_t>& dims) {
+    node.set_op_type("Constant");
+    node.add_output(name);
+    auto* attribute = node.add_attribute();
+    attribute->set_name("value");
+    attribute->set_type(::onnx::AttributeProto::TENSOR);
+    attribute->mutable_t()->set_data_type(1);
+    for (const std::int64_t size : dims) attribute->mutable_t()->add_dims(size);
+    for (std::int64_t i = 0; i < element_count(dims); ++i) attribute->mutable_t()->add_float_data(static_cast<float>(i));
+  };
+  constant(*m.model.mutable_graph()->add_node(), "k", {2, 2});
+  constant(*m.model.mutable_graph()->add_node(), "number", {1, 1});
+  m.node("MatMul", {"h", "k"}, {"hk"}).node("Mul", {"hk", "number"}, {"hn"});
+  auto* function = m.model.add_functions();
+  function->set_domain("my");
+  function->set_name("F");
+  function->add_input("a");
+  function->add_output("o");
+  function->add_opset_import()->set_version(17);
+  constant(*function->add_node(), "in_function", {2, 2});
+  auto* product = function->add_node();
+  product->set_op_type("MatMul");
+  for (const char* name : {"a", "in_function"}) product->add_input(name);
+  product->add_output("o");
+  auto* domain = m.model.add_opset_import();
+  domain->set_domain("my");
+  domain->set_version(1);
+  for (const auto& [from, to] : {std::pair("hn", "f"), std::pair("f", "g")}) {
+    m.node("F", {from}, {to});
+    m.model.mutable_graph()->mutable_node(m.model.graph().node_size() - 1)->set_domain("my");
+  }
+  m.node("Add", {"g", "b"}, {"y"}).output("y");
+  return m;
+}
+
+TEST(Parameters, WhatCannotTrainIsListedWithItsPlace) {
+  const ImportedModel model = hidden_weights().import();
+  EXPECT_EQ(trained(model), std::set<std::string>{"w"});
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const frontend::FixedWeight& weight : model.fixed) {
+    found.emplace_back(weight.name, weight.place);
+    EXPECT_EQ(to_string(weight.type), "f32[2,2]") << weight.name;
+  }
+  const std::vector<std::pair<std::string, std::string>> wanted{{"in_then_branch", "within the body of If 'node_b'"},
+                                                                {"in_else_branch", "within the body of If 'node_b'"},
+                                                                {"k", "constant of the graph, no initializer"},
+                                                                {"in_function", "constant within the function 'F'"}};
+  EXPECT_EQ(found, wanted);
+  expect_error([] { hidden_weights().import({.train = {"in_then*"}}); },
+               {"--thaw in_then*: 'in_then_branch' f32[2,2] cannot train: it is within the body of If 'node_b'"}, ExitCode::usage);
+  expect_error([] { hidden_weights().import({.untie = {"k"}}); }, {"--untie k: 'k' f32[2,2] cannot train"}, ExitCode::usage);
+  EXPECT_EQ(trained(hidden_weights().import({.freeze = {"in_function"}})), std::set<std::string>{"w"}) << "it is frozen already";
+  EXPECT_EQ(trained(hidden_weights().import({.train = {"*"}})), std::set<std::string>{"w"});
 }
 
 TEST(Globs, MatchWholeNames) {

@@ -70,6 +70,16 @@ TEST(Signature, ATransposedHeadIsItsEmbedding) {
   EXPECT_FALSE(trained(import_fixture("tied_head", {.freeze = {"fc.*"}})).contains("val_0")) << "folded from fc.weight";
 }
 
+TEST(Signature, ATiedParameterIsMeantByEachOfItsNames) {
+  for (const char* name : {"embed.weight", "head.weight"}) {
+    EXPECT_EQ(trained(import_fixture("tied_head", {.freeze = {name}})), (Names{"fc.bias", "val_0"})) << name;
+    EXPECT_EQ(trained(import_fixture("tied_head", {.freeze = {"*"}, .train = {name}})), Names{"head.weight"}) << name;
+    EXPECT_TRUE(trained(import_fixture("tied_head", {.untie = {name}})).contains("val_2")) << name;
+  }
+  expect_error([] { import_fixture("tied_head", {.freeze = {"embed.weight"}, .train = {"embed.weight"}}); },
+               {"--freeze embed.weight and --thaw embed.weight both match"}, ExitCode::usage);
+}
+
 TEST(Signature, MergedInitializersAreTheParametersThatTheyWere) {
   const ImportedModel model = import_fixture("merged");
   for (const char* name : {"a.weight", "b.weight", "twice.weight", "a.bias", "b.bias", "twice.bias"})
@@ -279,7 +289,7 @@ TEST(Signature, AnExportedFileGoesOnByTheSameRules) {
   for (const char* name : {"merged", "copied_layers", "class_token", "tied_head", "late_norms", "folded_scales", "folded_biases"}) {
     const ImportedModel model = import_fixture(name);
     std::map<std::string, Tensor> moved;
-    for (const auto& [state, values] : model.weights) {
+    for (const auto& [state, values] : model.weights.all()) {
       Tensor& next = moved.emplace(state, values).first->second;
       for (std::int64_t i = 0; i < next.elements(); ++i) next.set(i, next.at(i) + 0.25 + 0.01 * static_cast<double>(moved.size()));
     }

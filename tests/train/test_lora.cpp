@@ -378,6 +378,66 @@ TEST_F(LoraCommand, AnyThreadsGiveTheSameBytes) {
   EXPECT_TRUE(written[1] == written[2]) << "two runs differ";
 }
 
+/// From whatever a run leaves, the bytes that the run itself wrote.
+TEST_F(LoraCommand, AConversionMergesAsTrainingDoes) {
+  const std::string run = folder_ / "run", artifact = folder_ / "t.gcx", made = folder_ / "made.onnx";
+  const std::vector<std::string> flags{"--lora",    "*",         "--lora-alpha",
+                                       "6",         "--steps",   "6",
+                                       "--lr",      "0.05",      "--ema",
+                                       "0.5",       "--out-ema", folder_ / "ema.onnx",
+                                       "--run-dir", run,         "--checkpoint-every",
+                                       "3"};
+  ASSERT_EQ(train("cnn", flags, "t.gcx").exit_code, 0);
+  const std::string trained = contents(run + "/last.onnx"), averaged = contents(folder_ / "ema.onnx");
+  ASSERT_TRUE(trained != averaged);
+  const auto convert = [&](const std::string& in, const std::string& out, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"convert", in, out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_gcomp(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
+  };
+  for (const std::string& in : {run + "/checkpoints", artifact}) {
+    const CommandResult result = convert(in, made);
+    EXPECT_NE((result.output + result.errors).find("the adapters of 3 weights are merged into them"), std::string::npos)
+        << result.output << result.errors;
+    EXPECT_TRUE(contents(made) == trained) << in;
+    convert(in, made, {"--averages"});
+    EXPECT_TRUE(contents(made) == averaged) << in;
+    convert(in, folder_ / "w.safetensors");
+    convert(folder_ / "w.safetensors", made, {"--model", lora_fixture("cnn.onnx")});
+    EXPECT_TRUE(contents(made) == trained) << in << " by way of safetensors";
+    convert(in, folder_ / "again");
+    convert(folder_ / "again", made);
+    EXPECT_TRUE(contents(made) == trained) << in << " by way of a checkpoint";
+    std::filesystem::remove_all(folder_ / "again");
+  }
+  ASSERT_EQ(train("cnn", {"--lora", "*", "--lora-alpha", "60", "--ema", "0.5", "--steps", "1"}, "other.gcx").exit_code, 0);
+  const CommandResult other = run_gcomp({"convert", run + "/checkpoints", folder_ / "n.gcx", "--model", folder_ / "other.gcx"});
+  EXPECT_EQ(other.exit_code, 3);
+  EXPECT_NE(other.errors.find("alpha was 6 and is 60 there"), std::string::npos) << other.errors;
+}
+
+/// The configuration of a run names the adapter's file, not what is in it.
+TEST_F(LoraCommand, ARunGoesOnWithTheAdapterThatItBeganWith) {
+  const std::string adapter = folder_ / "a.safetensors", config = folder_ / "adapter_config.json";
+  ASSERT_EQ(train("mlp", {"--lora", "*", "--lora-alpha", "6", "--steps", "2", "--out-adapter", adapter}).exit_code, 0);
+  const auto run = [&](const char* how, const char* steps) {
+    return train("mlp", {"--adapter", adapter, "--steps", steps, "--run-dir", folder_ / "run", "--checkpoint-every", "1", how});
+  };
+  ASSERT_EQ(run("--overwrite", "2").exit_code, 0);
+  json changed = json::parse(contents(config));
+  changed["lora_alpha"] = 60;
+  put(config, changed.dump());
+  const CommandResult refused = run("--resume", "4");
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_NE(refused.errors.find("its adapters are others: alpha was 6 and is 60"), std::string::npos) << refused.errors;
+  changed["lora_alpha"] = 6;
+  put(config, changed.dump());
+  const CommandResult resumed = run("--resume", "4");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.errors;
+}
+
 TEST_F(LoraCommand, WhatIsThawedTrainsToo) {
   const std::vector<std::string> flags{"--lora", "0.weight", "--thaw", "2.*", "--steps", "3"};
   const CommandResult result = train("mlp", flags);

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/gcomp.h"
 #include "gcomp/tensor.h"
 #include "runtime/files/safetensors.h"
 #include "tests/drive/command.h"
+#include "tests/onnx/model_builder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/train/lora_command.h"
 
@@ -53,11 +55,40 @@ TEST_F(LoraCommand, WhatIsWrongIsSaid) {
   expect("mlp", {"--adapter", adapter, "--out-adapter", adapter + "/other.safetensors"}, "that is the adapter's configuration");
   expect("cnn", {"--adapter", adapter}, "module '0': lora_A is f64[4,5], '0.weight' wants 4x2x3x3", 3);
   expect("transformer", {"--adapter", adapter}, "the model has no module '0' that takes an adapter");
+  expect("mlp", {"--adapter", folder_ / "nowhere"}, "cannot read the adapter '" + std::string(folder_ / "nowhere") + "': no such",
+         3);
   expect("mlp", {"--name-map", folder_ / "names.json"}, "cannot read", 3);
   put(folder_ / "names.json", R"({"0.wight": "fc"})");
   expect("mlp", {"--name-map", folder_ / "names.json"}, "--name-map has a meaning only with --lora or --adapter");
   expect("mlp", {"--lora", "*", "--name-map", folder_ / "names.json"},
          "the model has no parameter '0.wight'; did you mean '0.weight'?");
+}
+
+/// As recurrent layers are written out: each gate reads its part. A parameter for each use would be read by a slice all the same.
+TEST_F(LoraCommand, UntyingIsAdvisedWhereItHelps) {
+  tests::ModelBuilder m(17);
+  m.input("ids", {"6"}, ::onnx::TensorProto::INT64).floats("table", {4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2});
+  m.floats("gates", {4, 8}, std::vector<float>(32, 0.5F)).integers("axis", {1}, {1});
+  m.node("Gather", {"table", "ids"}, {"e"}).node("MatMul", {"e", "table"}, {"h0"});
+  std::string last = "h0";
+  for (const char* gate : {"0", "1"}) {
+    const std::int64_t begin = gate[0] == '0' ? 0 : 4;
+    m.integers(concat("begin", gate), {1}, {begin}).integers(concat("end", gate), {1}, {begin + 4});
+    m.node("Slice", {"gates", concat("begin", gate), concat("end", gate), "axis"}, {concat("w", gate)});
+    m.node("MatMul", {last, concat("w", gate)}, {concat("g", gate)});
+    last = concat("g", gate);
+  }
+  m.output(last);
+  put(folder_ / "m.onnx", m.bytes());
+  const auto refusal = [&](const std::string& glob) -> std::string {
+    try {
+      Trainer(Model::load(folder_ / "m.onnx"), {.loss = "mse", .lora = {glob}, .batch = 6, .device = DeviceRequest::cpu});
+    } catch (const UserError& error) { return error.what(); }
+    return "";
+  };
+  EXPECT_NE(refusal("gates").find("'gates' (it is read by slice"), std::string::npos) << refusal("gates");
+  EXPECT_EQ(refusal("gates").find("--untie"), std::string::npos) << refusal("gates");
+  EXPECT_NE(refusal("table").find("--untie 'table' gives each use its own"), std::string::npos) << refusal("table");
 }
 
 /// A folder of PEFT's with something changed in it.

@@ -2,6 +2,7 @@
 // (tests/fixtures/training/record_groups.py), by the command and through the library.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -11,10 +12,12 @@
 #include <sstream>
 
 #include "gcomp/gcomp.h"
+#include "gcomp/ops.h"
 #include "gcomp/predictor.h"
 #include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
+#include "tests/onnx/model_builder.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::test {
@@ -431,6 +434,35 @@ TEST_F(StepCommand, GroupsArePrintedWithTheirCounts) {
       << result.errors;
   EXPECT_NE(result.errors.find("the average of the parameters is written nowhere: --out-ema FILE writes it"), std::string::npos)
       << result.errors;
+}
+
+/// A table of positions is an embedding also where the import knows which rows are read, and nothing is gathered any more.
+TEST(StepSettings, PositionsThatAreLookedUpAreAnEmbedding) {
+  const TemporaryDirectory folder;
+  tests::ModelBuilder m(17);
+  m.input("x", {"6", "4", "4"}).floats("wpe.weight", {4, 4}, std::vector<float>(16, 0.5F));
+  m.floats("fc.weight", {4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, 6, 5, 4, 3, 2}).integers("at", {4}, {0, 1, 2, 3});
+  m.node("Gather", {"wpe.weight", "at"}, {"p"})
+      .node("Add", {"x", "p"}, {"h"})
+      .node("MatMul", {"h", "fc.weight"}, {"y"})
+      .output("y");
+  std::ofstream(std::string(folder / "m.onnx"), std::ios::binary) << m.bytes();
+  const Model defined = Model::define([](Layers& nn) {
+    Var x = nn.input("x", DType::f32, {kBatch, 4, 4});
+    Var at = nn.constant(Tensor::of_integers(std::vector<std::int64_t>{0, 1, 2, 3}));
+    Var rows = ops::reshape(nn.embedding("wpe", at, 4, 4), {1, 4, 4});
+    nn.output("y", nn.linear("fc", x + ops::broadcast(rows, x.shape()), 4));
+  });
+  for (const Model& model : {Model::load(folder / "m.onnx"), defined}) {
+    const Trainer trainer(model, {.loss = "mse",
+                                  .optimizer = {"muon"},
+                                  .groups = {"kind:embedding: lr=0.1x", "kind:matrix: weight_decay=0"},
+                                  .batch = 6,
+                                  .device = DeviceRequest::cpu});
+    const std::vector<std::string> states = trainer.states();
+    EXPECT_EQ(std::ranges::count(states, "wpe.weight.exp_avg"), 1) << model.name() << ": as adamw updates it";
+    EXPECT_EQ(std::ranges::count(states, "fc.weight.exp_avg"), 0) << model.name() << ": muon takes it";
+  }
 }
 
 }  // namespace

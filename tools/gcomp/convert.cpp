@@ -26,9 +26,12 @@ void convert(const ConvertFlags& flags, const Console& console) {
       flags.in, flags.out,
       {.model = flags.model, .averages = flags.averages, .form = flags.training ? ExportForm::as_written : ExportForm::inference});
   for (const std::string& note : converted.notes) console.say("note: " + note);
-  console.result(concat("wrote '", flags.out, "', ", converted.tensors, converted.tensors == 1 ? " tensor" : " tensors", " from '",
-                        flags.in, "'"));
-  console.result_json({{"out", flags.out}, {"tensors", converted.tensors}, {"notes", converted.notes}});
+  const std::string beside = converted.beside.empty() ? "" : concat(" and beside it '", converted.beside.string(), "'");
+  console.result(concat("wrote '", flags.out, "'", beside, ", ", converted.tensors, converted.tensors == 1 ? " tensor" : " tensors",
+                        " from '", flags.in, "'"));
+  nlohmann::json json{{"out", flags.out}, {"tensors", converted.tensors}, {"notes", converted.notes}};
+  if (!converted.beside.empty()) json["out_data"] = converted.beside.string();
+  console.result_json(std::move(json));
 }
 
 }  // namespace

@@ -70,6 +70,12 @@ void inspect_onnx(const InspectFlags& flags, const Console& console) {
     console.result(concat("  ", i.name, ": ", i.dtype, "[", to_string(i.shape), "]",
                           i.location.empty() ? "" : concat(", in '", i.location, "'"),
                           i.problem.empty() ? "" : concat("; loading refuses it: ", i.problem)));
+  json fixed = json::array();
+  for (const auto& weight : file.fixed)
+    fixed.push_back(
+        {{"name", weight.name}, {"dtype", name_of(weight.type.dtype)}, {"shape", weight.type.shape}, {"place", weight.place}});
+  if (!fixed.empty()) console.result(concat("floats that never train, being no initializers of the main graph: ", fixed.size()));
+  for (const auto& weight : file.fixed) console.result(concat("  ", weight.name, ": ", to_string(weight.type), ", ", weight.place));
   int nodes = 0;
   for (const auto& [name, count] : file.operators) nodes += count, operators[name] = count;
   console.result(concat("operators: ", nodes, " of ", file.operators.size(), " kinds"));
@@ -82,6 +88,7 @@ void inspect_onnx(const InspectFlags& flags, const Console& console) {
                        {"inputs", values_json(file.inputs)},
                        {"outputs", values_json(file.outputs)},
                        {"initializers", initializers},
+                       {"fixed_weights", fixed},
                        {"operators", operators},
                        {"values", elements},
                        {"bytes", bytes}});

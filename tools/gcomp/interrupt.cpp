@@ -44,6 +44,7 @@ struct sigaction handled_by(void (*handler)(int)) {
 }  // namespace
 
 std::string name_of_signal(int signal) {
+  if (signal == 0) return "a signal to another process";
   for (const auto& [number, name] : kNames)
     if (number == signal) return name;
   return concat("signal ", signal);

@@ -10,8 +10,9 @@
 namespace gcomp::tools {
 
 /// Exit code of a run that a signal ended, as shells count.
-constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
-/// "SIGTERM".
+/// Of 0, which another rank got and no one knows here, as of SIGTERM.
+constexpr int exit_code_of_signal(int signal) { return 128 + (signal == 0 ? SIGTERM : signal); }
+/// "SIGTERM"; of 0 "a signal to another process".
 std::string name_of_signal(int signal);
 
 /// From here on SIGINT, SIGTERM, SIGHUP and SIGUSR1, which mpirun and batch systems pass on, end compilers and remove temporary

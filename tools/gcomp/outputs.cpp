@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/onnx_output.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -63,10 +64,19 @@ void check_ending(const Output& output) {
                          among(kArrayEndings) ? "file of arrays" : "model", ", and this file is text"));
 }
 
+/// Files that come with others: weights that an .onnx has no room for.
+void add_files_beside(std::vector<Output>& outputs) {
+  const std::size_t count = outputs.size();
+  for (std::size_t i = 0; i < count; ++i)
+    if (fs::path(outputs[i].path).extension() == ".onnx")
+      outputs.push_back({concat("the weights beside ", outputs[i].flag), driver::data_beside(outputs[i].path).string()});
+}
+
 }  // namespace
 
 Outputs::Outputs(std::vector<Output> outputs, std::string run_dir) : outputs_(std::move(outputs)), run_dir_(std::move(run_dir)) {
   std::erase_if(outputs_, [](const Output& output) { return output.path.empty(); });
+  add_files_beside(outputs_);
   std::map<FileIdentity, const Output*> known;  // thousands of kernels may be emitted: each file is looked at once
   for (const Output& output : outputs_) {
     check_ending(output);

@@ -1,6 +1,6 @@
 // The files that a command writes, checked before any work: an ending that says what gcomp writes, no file that the run reads, and
 // no two of them in one, those of --run-dir among them. Files are compared by device and inode, so links and other spellings of a
-// path do not help.
+// path do not help. Beside an .onnx its weights may come to lie (gcomp/driver/onnx_output.h): that file is one of them.
 #pragma once
 
 #include <filesystem>

@@ -43,21 +43,34 @@ std::string shown_name(const frontend::Parameter& p) {
   return p.likely_name.empty() ? p.name : concat(p.name, " (", p.likely_name, ")");
 }
 
-void report_part(const Console& console, const frontend::ImportedModel& model, const PartRow& row) {
-  std::size_t count = 0, width = 0;
+struct ReportRow {
+  std::string name;
+  const TensorType& type;
+  std::string reason;
+};
+
+std::vector<ReportRow> rows_of(const frontend::ImportedModel& model, Part part) {
+  std::vector<ReportRow> rows;
+  for (const frontend::Parameter& p : model.parameters)
+    if (part_of(p) == part) rows.push_back({shown_name(p), p.type, concat(p.reason, doubt(p))});
+  if (part == Part::frozen)
+    for (const frontend::FixedWeight& weight : model.fixed) rows.push_back({weight.name, weight.type, weight.place});
+  return rows;
+}
+
+void report_part(const Console& console, const frontend::ImportedModel& model, const PartRow& part) {
+  const std::vector<ReportRow> rows = rows_of(model, part.part);
+  std::size_t width = 0;
   std::int64_t elements = 0;
-  for (const frontend::Parameter& p : model.parameters) {
-    if (part_of(p) != row.part) continue;
-    ++count;
-    elements += p.type.elements();
-    width = std::max(width, std::min<std::size_t>(shown_name(p).size(), 48));
+  for (const ReportRow& row : rows) {
+    elements += row.type.elements();
+    width = std::max(width, std::min<std::size_t>(row.name.size(), 48));
   }
-  if (count == 0 && !row.always) return;
-  console.say(concat(row.title, count, row.noun, count == 1 ? ", " : "s, ", grouped(elements), " values"));
-  for (const frontend::Parameter& p : model.parameters) {
-    if (part_of(p) != row.part) continue;
-    const std::string name = shown_name(p), pad(width > name.size() ? width - name.size() : 0, ' ');
-    console.say(concat("  ", name, pad, "  ", to_string(p.type), "  ", p.reason, doubt(p)));
+  if (rows.empty() && !part.always) return;
+  console.say(concat(part.title, rows.size(), part.noun, rows.size() == 1 ? ", " : "s, ", grouped(elements), " values"));
+  for (const ReportRow& row : rows) {
+    const std::string pad(width > row.name.size() ? width - row.name.size() : 0, ' ');
+    console.say(concat("  ", row.name, pad, "  ", to_string(row.type), "  ", row.reason));
   }
 }
 

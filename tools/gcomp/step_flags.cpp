@@ -139,8 +139,8 @@ std::int64_t parse_loss_chunks(const std::string& loss_chunks) {
 driver::StepSettings StepFlags::parse(double learning_rate) const {
   if (skip_spikes && !(*skip_spikes > 0))
     throw UserError(concat("--skip-spikes ", *skip_spikes, ": wanted a number above 0, such as 3"), ExitCode::usage);
-  constexpr double kMostMib = 1 << 20;
-  if (!(bucket_mib > 0 && bucket_mib <= kMostMib))
+  constexpr std::int64_t kMostMib = 1 << 20;
+  if (!(bucket_mib > 0 && bucket_mib <= static_cast<double>(kMostMib)))
     throw UserError(concat("--bucket-mib ", bucket_mib, ": wanted a number above 0, at most ", kMostMib), ExitCode::usage);
   driver::StepSettings settings{.groups = groups,
                                 .clip_norm = clip_norm,

@@ -122,12 +122,20 @@ std::optional<Var> gather_by_slice(NodeContext& n, Var data, std::int64_t axis) 
   return n.b().reshape(part, shape);
 }
 
+/// A table of positions is one also where the positions are known and their rows become a slice. One number picks a part, as of
+/// matrices that are stored as one.
+void note_lookup(NodeContext& n, Var data, std::int64_t axis) {
+  const ir::Value* value = data.value;
+  while (value->producer && is_cast(*value->producer->op)) value = value->producer->operands[0];
+  if (axis == 0 && n.var(1).rank() > 0 && !value->producer) n.state().looked_up.insert(value->name);
+}
+
 Items gather_row(NodeContext& n) {
   Var data = n.var(0);
   const std::int64_t axis = n.axis(n.integer("axis", 0), data.rank());
   if (const auto padding = n.padding_index(); padding && axis == 0 && *padding < data.dim(0))
     return n.b().gather(data, n.var(1), axis, *padding);
-  if (const auto part = gather_by_slice(n, data, axis)) return *part;
+  if (const auto part = gather_by_slice(n, data, axis)) return note_lookup(n, data, axis), *part;
   return n.b().gather(data, n.var(1), axis);
 }
 

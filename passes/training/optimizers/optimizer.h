@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,7 +85,8 @@ struct ParameterGroup {
 };
 struct ParameterGroups {
   std::vector<ParameterGroup> groups;
-  std::vector<std::int64_t> of;  ///< of each parameter, below 0 for none; empty where none has any
+  std::vector<std::int64_t> of;       ///< of each parameter, below 0 for none; empty where none has any
+  std::set<std::string> tables = {};  ///< parameters that are gathered from, also where the graph shows a slice (ParameterUses)
 };
 
 /// Of options that check() accepts. Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the

@@ -15,10 +15,10 @@ struct View {
 
 }  // namespace
 
-ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& parameters) {
+ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& parameters, const std::set<std::string>& tables) {
   std::unordered_map<const Value*, View> views;
   for (const Value* parameter : parameters) {
-    uses_[parameter];
+    uses_[parameter].is_gathered = tables.contains(parameter->name);
     views[parameter] = {parameter, false};
   }
   const auto view_of = [&](const Value* value) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -16,7 +18,8 @@ struct MatrixSize {
 
 class ParameterUses {
  public:
-  ParameterUses(const ir::Graph& graph, const std::vector<ir::Value*>& parameters);
+  /// `tables` are gathered from, whatever the graph shows.
+  ParameterUses(const ir::Graph& graph, const std::vector<ir::Value*>& parameters, const std::set<std::string>& tables = {});
 
   /// Of a parameter of rank 2 that is the matrix of products: how many outputs it makes of how many inputs, in whichever order it
   /// is stored. None for other ranks and for what is gathered from, which is an embedding, whatever else reads it. Where no product

@@ -147,7 +147,7 @@ Value* attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std:
                         const std::vector<Value*>& gradients, const ParameterGroups& groups) {
   const Options& options = optimizer.options();
   const OptimizerRule& rule = entry_of(optimizer);
-  const ParameterUses uses(graph, parameters);
+  const ParameterUses uses(graph, parameters, groups.tables);
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
   const Var learning_rate = b.input({DType::f64, {}}, "learning_rate", Role::learning_rate);
