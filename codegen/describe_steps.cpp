@@ -2,6 +2,7 @@
 
 #include <array>
 #include <iomanip>
+#include <locale>
 #include <sstream>
 #include <vector>
 
@@ -154,6 +155,7 @@ void add_totals(std::string& text, const Program& program, const Sums& sums, con
 /// Numbers right-aligned in columns of twelve.
 class Row {
  public:
+  Row() { line_.imbue(std::locale::classic()); }
   Row& add(const std::string& number, int width = 12) {
     line_ << std::setw(width) << number << ' ';
     return *this;

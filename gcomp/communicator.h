@@ -1,5 +1,5 @@
 // Several processes that train one model together, its ranks: what moves bytes between them. An application that has a transport of
-// its own, such as an MPI communicator, implements it in a few lines and gives it to TrainOptions::communicator.
+// its own, such as an MPI communicator, implements it in a few lines and gives it to DeviceOptions::communicator.
 #pragma once
 
 #include <cstddef>

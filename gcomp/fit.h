@@ -105,7 +105,6 @@ struct FitEvaluation {
   bool best = false;          ///< so far, by FitOptions::save_best
 };
 
-/// Everything may be empty. They are called between steps, by the thread that called fit(); what they throw ends it.
 /// What an error that ends a training leaves.
 struct FitFailure {
   std::int64_t steps = 0;  ///< done by this call
@@ -115,18 +114,22 @@ struct FitFailure {
   std::string last;                    ///< the weights in the run directory; "" where this call wrote none
   std::string checkpoint;              ///< the newest in the run directory; "" where there is none
   std::vector<std::string> tolerated;  ///< as FitResult's, and what could not be written
+  ExitCode code = ExitCode::internal;  ///< of the error, where it is one of gcomp's
 
   /// Whether there is anything to keep.
   bool has_trained() const { return stands_after && steps > 0; }
 };
 
+/// Everything may be empty. They are called between steps, by the thread that called fit(); what they throw, of whatever type, ends
+/// it, and the steps before are kept. Trainer::data_position() and the base rate are those that a training goes on with, so what
+/// step, evaluation and checkpoint save goes on with the next step; where no schedule decides it, a rate that one of them sets
+/// holds from then on.
 struct FitCallbacks {
   /// Everything is checked and compiled, nothing has run.
   Function<void(const FitPlan&)> begin = {};
   Function<void(const FitStep&)> step = {};
   Function<void(const FitEvaluation&)> evaluation = {};
-  /// When FitOptions asks for a checkpoint. No step is pending, and Trainer::data_position() says where the training stands: what
-  /// is saved now goes on with the next step.
+  /// When FitOptions asks for a checkpoint. No step is pending.
   Function<void()> checkpoint = {};
   /// Whether to end after the step that runs.
   Function<bool()> cancelled = {};

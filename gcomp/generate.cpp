@@ -21,6 +21,11 @@ struct Generator::Impl {
   std::int64_t context_for(std::int64_t tokens) const;
   void compile(std::int64_t context);
   void find_types();
+  /// The type of the program's input or output. Throws UserError where nothing is compiled yet.
+  const TensorType& compiled(const NamedType& of) const {
+    check_user(predictor.has_value(), "nothing is compiled yet: Generator::prepare() or generate() come first");
+    return of.second;
+  }
   std::vector<double> logits(std::span<const std::int64_t> ids, std::int64_t fill);
 };
 
@@ -130,8 +135,8 @@ void Generator::prepare(std::int64_t tokens) {
   if (!impl_->predictor) impl_->compile(impl_->context_for(std::max<std::int64_t>(tokens, 1)));
 }
 
-std::int64_t Generator::context() const { return impl_->input.second.shape.at(1); }
-std::int64_t Generator::vocabulary() const { return impl_->output.second.shape.at(2); }
+std::int64_t Generator::context() const { return impl_->compiled(impl_->input).shape.at(1); }
+std::int64_t Generator::vocabulary() const { return impl_->compiled(impl_->output).shape.at(2); }
 
 std::vector<double> Generator::logits(std::span<const std::int64_t> ids) {
   check_user(!ids.empty(), "the text is empty; a model needs a token to begin with");
@@ -142,12 +147,13 @@ std::vector<double> Generator::logits(std::span<const std::int64_t> ids) {
   if (ids.size() >= most) return self.logits(ids.last(most), 0);
   std::vector<double> logits = self.logits(ids, 0);
   if (self.looks_back || vocabulary() < 2) return logits;
-  constexpr double kClose = 1e-3;
+  // Of how far logits lie apart, which decides texts; what lies within rounding of the largest is none.
+  constexpr double kClose = 1e-3, kRounding = 1e-5;
   const std::vector<double> others = self.logits(ids, 1);
-  double largest = 1;
-  for (const double logit : logits) largest = std::max(largest, std::abs(logit));
+  const auto [low, high] = std::ranges::minmax(logits);
+  const double most_apart = std::max(kClose * (high - low), kRounding * std::max(std::abs(low), std::abs(high)));
   for (std::size_t i = 0; i < logits.size(); ++i)
-    check_user(!(std::abs(logits[i] - others[i]) > kClose * largest), "the logits at token ", ids.size(), " of ", most,
+    check_user(!(std::abs(logits[i] - others[i]) > most_apart), "the logits at token ", ids.size(), " of ", most,
                " depend on what comes behind it: the model does not look back alone, and its texts need all ", most, " tokens");
   self.looks_back = true;
   return logits;
@@ -157,7 +163,8 @@ std::vector<std::int64_t> Generator::generate(std::span<const std::int64_t> prom
                                               const Function<bool(std::int64_t)>& on_token) {
   check_user(options.tokens >= 0, "tokens: found ", options.tokens, ", wanted 0 or more");
   if (options.sampling) check(*options.sampling);
-  prepare(static_cast<std::int64_t>(prompt.size()) + options.tokens);
+  // Nothing is asked behind the last token.
+  prepare(static_cast<std::int64_t>(prompt.size()) + std::max<std::int64_t>(options.tokens - 1, 0));
   std::vector<std::int64_t> text(prompt.begin(), prompt.end());
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     const std::vector<double> scores = logits(text);

@@ -69,7 +69,8 @@ class Generator {
   Generator& operator=(Generator&&) noexcept;
   ~Generator();
 
-  /// Compiles for a text of so many tokens in all. Throws UserError where the model has no logits [batch, length, vocabulary].
+  /// Compiles for so many tokens that the model sees: a text but for its last. Throws UserError where the model has no logits
+  /// [batch, length, vocabulary].
   void prepare(std::int64_t tokens);
   /// Both once prepared.
   std::int64_t context() const;

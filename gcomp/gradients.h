@@ -15,7 +15,8 @@ namespace gcomp {
 struct GradientOptions {
   std::string loss = "cross_entropy";  ///< as TrainOptions::loss
   std::string output = {};             ///< what the loss looks at; "" for the first output of floats
-  GraphOptions graph = {};             ///< floats compute as f32 where no precision is given
+  /// Floats compute as f32 where no precision is given. Its `dims` bind the rows: {{"batch", 4}} for a model defined in C++.
+  GraphOptions graph = {};
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};
   CompileHooks hooks = {};

@@ -1,6 +1,8 @@
 #include "gcomp/model.h"
 
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "frontend/layers.h"
 #include "gcomp/driver/model_source.h"
@@ -20,9 +22,20 @@ Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model other) noexcept { return impl_ = std::move(other.impl_), *this; }
 Model::~Model() = default;
 
-Model Model::load(const Path& path) {
-  auto onnx = std::make_shared<const frontend::OnnxFile>(frontend::open_onnx(path.string()));
-  return Model(Owned(new Impl{.name = path.string(), .inputs = onnx->inputs, .onnx = onnx, .definition = {}}));
+namespace {
+
+Model::Impl of_file(frontend::OnnxFile file) {
+  auto onnx = std::make_shared<const frontend::OnnxFile>(std::move(file));
+  return {.name = onnx->path, .inputs = onnx->inputs, .onnx = onnx, .definition = {}};
+}
+
+}  // namespace
+
+Model Model::load(const Path& path) { return Model(Owned(new Impl(of_file(frontend::open_onnx(path.string()))))); }
+
+Model Model::parse(std::span<const std::byte> bytes, const std::string& name, const Path& folder) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return Model(Owned(new Impl(of_file(frontend::open_onnx_bytes(text, name, folder.string())))));
 }
 
 Model Model::define(Function<void(Layers&)> write, std::uint64_t seed, std::string name) {
@@ -46,6 +59,11 @@ Model with_file(const Model& model, frontend::OnnxFile file) {
 frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options) {
   const Model::Impl& impl = model.impl();
   return impl.onnx ? frontend::import_onnx(*impl.onnx, options) : frontend::instantiate(*impl.definition, options);
+}
+
+std::shared_ptr<const void> keep_data(const Model& model) {
+  const frontend::OnnxFile* file = onnx_file(model);
+  return file ? frontend::keep_external_data(*file) : nullptr;
 }
 
 }  // namespace driver

@@ -2,7 +2,9 @@
 // compiled for many batch sizes, for training and for inference.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ class Model {
  public:
   /// Reads and checks an ONNX file. Throws UserError (exit 3) where it is not a sound model.
   static Model load(const Path& path);
+  /// The same of a file's bytes, which are copied: one that an application holds. `name` stands for the file's name in messages;
+  /// external data is looked for in `folder`, and refused without one.
+  static Model parse(std::span<const std::byte> bytes, const std::string& name = "model", const Path& folder = {});
   /// See layers.h. `name` stands for the file's name in messages. `write` is kept and called for each graph that is made of the
   /// model, so what it captures must live as long.
   static Model define(Function<void(Layers&)> write, std::uint64_t seed = 0, std::string name = "model");

@@ -63,7 +63,7 @@ Var reshape(Var x, Shape shape);
 Var transpose(Var x, std::vector<std::int64_t> permutation);
 /// By NumPy's rule: trailing axes are aligned, sizes of 1 repeat.
 Var broadcast(Var x, Shape shape);
-/// Axis i of `x` becomes axis axes[i] of `shape`; the rest repeats.
+/// Axis i of `x` becomes axis axes[i] of `shape`; the rest repeats. The axes ascend.
 Var broadcast(Var x, Shape shape, std::vector<std::int64_t> axes);
 /// Element start + i * step along each axis; `sizes` is the result's shape. Steps may be negative.
 Var slice(Var x, std::vector<std::int64_t> starts, std::vector<std::int64_t> sizes, std::vector<std::int64_t> steps);
@@ -71,6 +71,7 @@ Var slice(Var x, std::vector<std::int64_t> starts, std::vector<std::int64_t> siz
 Var pad(Var x, std::vector<std::int64_t> low, std::vector<std::int64_t> high, double value);
 Var concat(std::vector<Var> parts, std::int64_t axis);
 
+// Axes ascend, each once.
 enum class Axes : std::uint8_t { dropped, kept };  ///< whether reduced axes leave the shape, or stay with size 1
 Var sum(Var x, std::vector<std::int64_t> axes, Axes reduced = Axes::dropped);
 Var mean(Var x, std::vector<std::int64_t> axes, Axes reduced = Axes::dropped);

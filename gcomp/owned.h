@@ -3,6 +3,9 @@
 
 namespace gcomp {
 
+/// Throws UserError: an object was used that was moved from.
+[[noreturn]] void throw_moved_from();
+
 /// `T` must be complete where an Owned<T> is made or destroyed, as in the source file of its class.
 template <class T>
 class Owned {
@@ -17,8 +20,11 @@ class Owned {
   }
   ~Owned() { delete object_; }
 
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
+  T* operator->() const {
+    if (!object_) throw_moved_from();
+    return object_;
+  }
+  T& operator*() const { return *operator->(); }
 
  private:
   T* object_;

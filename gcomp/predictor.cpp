@@ -9,6 +9,7 @@
 
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/model_source.h"
 #include "gcomp/driver/options.h"
 #include "gcomp/driver/prediction.h"
 #include "gcomp/driver/row_batches.h"
@@ -36,6 +37,11 @@ struct Predictor::Impl {
   Impl(const Path& path, const DeviceOptions& device_options, DeviceRequest request, const ArtifactTrust& trust);
   bool serves(const Types& types) const;
   void prepare(const Types& types);
+  /// Throws UserError where nothing is compiled yet.
+  driver::Forward& compiled() const {
+    check_user(forward != nullptr, "nothing is compiled yet: Predictor::prepare() or predict() come first");
+    return *forward;
+  }
 };
 
 Predictor::Impl::Impl(Model source, const driver::PredictOptions& given) : model(std::move(source)), options(given) {
@@ -76,7 +82,7 @@ Predictor Predictor::load(const Path& path, const DeviceOptions& options, Device
 }
 
 void Predictor::prepare(const std::vector<NamedType>& types) { impl_->prepare({types.begin(), types.end()}); }
-std::int64_t Predictor::batch() const { return impl_->forward->batch(); }
+std::int64_t Predictor::batch() const { return impl_->compiled().batch(); }
 const std::string& Predictor::undivided() const { return impl_->rows.reason; }
 
 std::vector<std::string> Predictor::input_names() const {
@@ -109,6 +115,9 @@ bool Predictor::Impl::serves(const Types& types) const {
 
 void Predictor::Impl::prepare(const Types& types) {
   if (!model || serves(types)) return;
+  for (const ValueInfo& input : model->inputs())
+    check_user(types.contains(input.name), "model '", model->name(), "', input ", to_string(input), ": no type of it was given");
+  const auto kept = driver::keep_data(*model);
   driver::GraphOptions graph = options.graph;
   graph.target = device->target();
   graph.shapes.data = types;
@@ -124,27 +133,25 @@ void Predictor::Impl::prepare(const Types& types) {
   program.name = driver::kForwardProgram;
   forward = std::make_unique<driver::Forward>(device->load(std::move(program), states), made.model.outputs, std::move(limits),
                                               std::move(dependence));
-  for (const std::string& name : states->unwritten()) {
-    const auto found = made.model.weights.find(name);
-    check_internal(found != made.model.weights.end(), "state '", name, "' has no initial value");
-    states->write(name, found->second);
-  }
+  for (const std::string& name : states->unwritten()) states->write(name, made.model.weights.at(name));
   compiled_for = types;
   rows = std::move(batches);
   forms = made.model.forms;
 }
 
 bool Predictor::runs_in_batches() const {
-  return (impl_->rows.batch > 0 || !impl_->model) && impl_->forward->batch() > 0 && impl_->forward->rows_are_apart() &&
-         impl_->forward->has_batched_outputs();
+  const driver::Forward& forward = impl_->compiled();
+  return (impl_->rows.batch > 0 || !impl_->model) && forward.batch() > 0 && forward.rows_are_apart() &&
+         forward.has_batched_outputs();
 }
 
 std::vector<NamedType> Predictor::output_types(std::int64_t rows) const {
   std::vector<NamedType> types;
-  for (std::size_t i = 0; i < impl_->forward->outputs().size(); ++i) {
-    TensorType type = impl_->forward->executable().output_buffer(i).type;
+  driver::Forward& forward = impl_->compiled();
+  for (std::size_t i = 0; i < forward.outputs().size(); ++i) {
+    TensorType type = forward.executable().output_buffer(i).type;
     type.shape[0] = rows;
-    types.emplace_back(impl_->forward->outputs()[i], std::move(type));
+    types.emplace_back(forward.outputs()[i], std::move(type));
   }
   return types;
 }
@@ -159,6 +166,7 @@ std::vector<NamedTensor> Predictor::predict(const Batch& inputs, std::int64_t fi
 namespace driver {
 
 PredictOptions predict_options(const gcomp::PredictOptions& options) {
+  check_user(options.batch >= 0, "PredictOptions::batch is ", options.batch, "; wanted 1 or more, or 0");
   PredictOptions made{.batch = options.batch,
                       .graph = graph_options(options.graph),
                       .device = options.device,

@@ -5,7 +5,8 @@
 //   metrics.jsonl    a JSON object a line for each step and evaluation; metrics.csv has the same as a table
 //   events.out.*     the same for TensorBoard
 //   log.txt          what was said
-//   last.onnx        the weights at the end, or at an interruption; last.gcx where the model came from no ONNX file
+//   last.onnx        the weights at the end, or at an interruption; last.gcx where the model came from no ONNX file. Beyond 2 GiB
+//                    weights are in last.onnx.data, as of best.onnx in best.onnx.data
 //   best.onnx        with FitOptions::save_best, what was evaluated best: the averages where there are any
 //   checkpoints/     with FitOptions::checkpoint_every
 #pragma once

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gcomp/tensor.h"
@@ -30,9 +31,11 @@ class TensorView {
   /// From a Tensor; not from one about to vanish.
   TensorView(const Tensor& tensor) : type_(tensor.type()), bytes_(tensor.bytes()) {}  // NOLINT: meant to convert
   TensorView(Tensor&&) = delete;
-  /// From any contiguous range of numbers. Throws UserError where their count is not the shape's.
+  /// From any contiguous range of numbers; not from one that owns them and is about to vanish. Throws UserError where their count
+  /// is not the shape's.
   template <class Range>
-  TensorView(const Range& elements, Shape shape) : TensorView(std::span(elements), std::move(shape)) {}
+  requires(std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<Range>) TensorView(Range&& elements, Shape shape)
+      : TensorView(std::span(std::as_const(elements)), std::move(shape)) {}
   template <class T, std::size_t N>
   TensorView(std::span<T, N> elements, Shape shape)
       : TensorView({dtype_of<std::remove_const_t<T>>(), std::move(shape)}, std::as_bytes(elements)) {}

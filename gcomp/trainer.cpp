@@ -8,6 +8,7 @@
 
 #include "gcomp/driver/averaged_program.h"
 #include "gcomp/driver/not_a_number.h"
+#include "gcomp/driver/onnx_output.h"
 #include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "passes/training/average_parameters.h"
@@ -52,7 +53,7 @@ const TensorType& Trainer::input_type(std::string_view name) const {
 
 std::span<std::byte> Trainer::input(std::size_t index) {
   const std::vector<std::size_t>& data = impl_->step.data();
-  check_internal(index < data.size(), "input ", index, " of ", data.size());
+  check_user(index < data.size(), "input ", index, " of ", data.size());
   return impl_->step.reader().input(data[index]);
 }
 
@@ -126,10 +127,16 @@ Optional<std::int64_t> Trainer::classes() const {
   return label && label->classes > 0 ? Optional(label->classes) : Optional<std::int64_t>();
 }
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
-void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+void Trainer::set_learning_rate(double rate) {
+  check_user(std::isfinite(rate) && rate >= 0, "a learning rate of ", rate, "; wanted a finite number of 0 or more");
+  impl_->options.learning_rate = rate;
+}
 const std::vector<ParameterGroup>& Trainer::groups() const { return impl_->saved.groups; }
 bool Trainer::takes_momentum() const { return impl_->step.ports().momentum.has_value(); }
-void Trainer::set_momentum(double momentum) { impl_->momentum = momentum; }
+void Trainer::set_momentum(double momentum) {
+  check_user(momentum >= 0 && momentum < 1, "a momentum of ", momentum, "; wanted a number from 0 to below 1");
+  impl_->momentum = momentum;
+}
 std::int64_t Trainer::steps() const { return impl_->steps; }
 
 const DataPosition& Trainer::data_position() const { return impl_->saved.position; }
@@ -245,11 +252,15 @@ void Trainer::prepare_export() {
              "' did not come from an ONNX file; write --out as .gcx");
   self.original = driver::open_original(*self.saved.original, self.whole_model, self.artifact_path.string());
   self.model.source = self.original->source;
+  if (self.options.keep_model == KeepModel::whole) driver::check_keeps_whole(*self.model.source, self.options.largest_onnx);
   self.model.aliases = self.saved.original->aliases;
   self.model.forms.training = self.saved.original->training_form;
 }
 
-void Trainer::set_keep_model(KeepModel keep) { impl_->options.keep_model = keep; }
+void Trainer::set_keep_model(KeepModel keep) {
+  if (keep == KeepModel::whole && impl_->model.source) driver::check_keeps_whole(*impl_->model.source, impl_->options.largest_onnx);
+  impl_->options.keep_model = keep;
+}
 
 void Trainer::set_export_form(ExportForm form) { impl_->options.export_form = form; }
 void Trainer::set_export_preprocessing(bool prepend) { impl_->options.export_preprocessing = prepend; }
@@ -261,6 +272,7 @@ void Trainer::save(const Path& path) { save(path, Weights::trained); }
 
 void Trainer::save(const Path& path, Weights which) {
   Impl& self = *impl_;
+  self.written_beside.clear();
   check_user(which == Weights::trained || keeps_average(), "cannot write '", path.string(),
              "': this training step keeps no average of its parameters");
   if (!is_onnx(path.string())) {
@@ -276,10 +288,9 @@ void Trainer::save(const Path& path, Weights which) {
     if (self.states.contains(name))
       weights.emplace(name, self.states.read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
-  const std::string bytes = frontend::export_onnx_bytes(
-      self.model, weights, self.options.export_form,
-      self.options.export_preprocessing ? std::span<const InputForm>(self.saved.input_forms) : std::span<const InputForm>());
-  runtime::write_file(path.string(), std::as_bytes(std::span(bytes)));
+  driver::OnnxOutput output{.form = self.options.export_form, .largest = self.options.largest_onnx};
+  if (self.options.export_preprocessing) output.input_forms = self.saved.input_forms;
+  self.written_beside = driver::write_onnx(path.string(), self.model, weights, output).string();
 }
 
 const std::string& Trainer::loss_output() const { return impl_->loss.output; }

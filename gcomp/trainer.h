@@ -58,7 +58,10 @@ struct TrainOptions {
   std::vector<std::string> lora = {};  ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;
-  Path lora_adapter = {};   ///< PEFT's file to go on from, instead of the three before
+  Path lora_adapter = {};  ///< PEFT's file to go on from, instead of the three before
+  /// Types of arrays that the loss reads, where they are other than the loss takes by itself: {"label", {DType::f32, {64, 10}}} for
+  /// probabilities in the place of class numbers, integers for a loss of floats. Their first dimension is the batch's.
+  std::vector<NamedType> arrays = {};
   std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
   GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
@@ -169,7 +172,8 @@ class Trainer {
 
   /// To a path ending in .onnx: the file that the model came from, with trained weights, BatchNormalization and Dropout in
   /// inference form unless TrainOptions says otherwise. To one ending in .gcx: an artifact that holds everything, moments included,
-  /// and needs no compiler on this kind of machine. The file appears whole or not at all.
+  /// and needs no compiler on this kind of machine. The file appears whole or not at all. Of an .onnx of more than 2 GiB the
+  /// weights go to NAME.onnx.data beside it, which must not be where the model's own are read from.
   void save(const Path& path);
   /// The same as .onnx with averaged parameters, where they are asked for.
   void save(const Path& path, Weights weights);

@@ -1,6 +1,6 @@
 // A value of a model that is being written: layers (layers.h) and ops (ops.h) make one from others, and so do the operators below.
 // Nothing broadcasts implicitly: operands of an arithmetic operator have equal types; numbers become constants of the type of the
-// other operand. Operands that do not fit throw UserError naming op and operands.
+// other operand, which must have them. Operands that do not fit throw UserError naming op and operands.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ Var operator*(Var a, Var b);
 Var operator/(Var a, Var b);
 Var operator-(Var a);
 Var operator+(Var a, double b);
+Var operator+(double a, Var b);
 Var operator-(Var a, double b);
 Var operator-(double a, Var b);
 Var operator*(Var a, double b);

@@ -1,6 +1,8 @@
 #include "gcomp/var.h"
 
 #include "gcomp/ops.h"
+#include "ir/base/dtype.h"
+#include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/builder.h"
 #include "ir/ops/table.h"
@@ -8,20 +10,40 @@
 
 namespace gcomp {
 
-const TensorType& Var::type() const { return value->type; }
+const TensorType& Var::type() const {
+  check_user(value != nullptr, "an operand is a Var that stands for no value");
+  return value->type;
+}
+
+namespace {
+
+/// A constant of the other operand's type, which must have the number.
+Var number_like(Var other, double number) {
+  const DType dtype = other.dtype();
+  if (!is_float(dtype)) {
+    std::byte held[8];
+    store_from_double(dtype, held, 0, number);
+    check_user(load_as_double(dtype, held, 0) == number, number, " is no number of ", name_of(dtype),
+               ", the type of the other operand ", to_string(other.type()), "; cast that first");
+  }
+  return other.builder->like(other, number);
+}
+
+}  // namespace
 
 Var operator+(Var a, Var b) { return a.builder->apply(ir::ops::kAdd, {a, b}); }
 Var operator-(Var a, Var b) { return a.builder->apply(ir::ops::kSub, {a, b}); }
 Var operator*(Var a, Var b) { return a.builder->apply(ir::ops::kMul, {a, b}); }
 Var operator/(Var a, Var b) { return a.builder->apply(ir::ops::kDiv, {a, b}); }
 Var operator-(Var a) { return a.builder->apply(ir::ops::kNeg, {a}); }
-Var operator+(Var a, double b) { return a + a.builder->like(a, b); }
-Var operator-(Var a, double b) { return a - a.builder->like(a, b); }
-Var operator-(double a, Var b) { return b.builder->like(b, a) - b; }
-Var operator*(Var a, double b) { return a * a.builder->like(a, b); }
-Var operator*(double a, Var b) { return b.builder->like(b, a) * b; }
-Var operator/(Var a, double b) { return a / a.builder->like(a, b); }
-Var operator/(double a, Var b) { return b.builder->like(b, a) / b; }
+Var operator+(Var a, double b) { return a + number_like(a, b); }
+Var operator+(double a, Var b) { return number_like(b, a) + b; }
+Var operator-(Var a, double b) { return a - number_like(a, b); }
+Var operator-(double a, Var b) { return number_like(b, a) - b; }
+Var operator*(Var a, double b) { return a * number_like(a, b); }
+Var operator*(double a, Var b) { return number_like(b, a) * b; }
+Var operator/(Var a, double b) { return a / number_like(a, b); }
+Var operator/(double a, Var b) { return number_like(b, a) / b; }
 Var operator<(Var a, Var b) { return a.builder->apply(ir::ops::kLess, {a, b}); }
 Var operator<=(Var a, Var b) { return a.builder->apply(ir::ops::kLessEqual, {a, b}); }
 Var operator>(Var a, Var b) { return b < a; }

@@ -17,7 +17,8 @@ namespace {
 
 using namespace ir;
 
-/// To be proven: an element whose index along `axis`, divided by `block`, is r depends on row r of the inputs alone.
+/// To be proven: an element whose index along `axis`, divided by `block`, is r modulo the number of rows depends on row r of the
+/// inputs alone. Rows of what is laid out by time first, [time, batch] as one axis, repeat.
 struct RowClaim {
   const Value* value = nullptr;
   std::int64_t axis = 0, block = 1;
@@ -80,15 +81,18 @@ class RowProof {
   /// Splits the axis that runs along the claimed one into row and rest, and looks at everything that the output is made of.
   bool holds_in(const LoopNest& nest, const Node& node, const LoopOutput& output, const RowClaim& claimed) {
     const std::optional<int> along = output.index[at(claimed.axis)].as_axis();
-    if (!along || nest.extents[at(*along)] != rows_ * claimed.block) return false;
+    const std::int64_t period = rows_ * claimed.block;
+    if (!along || nest.extents[at(*along)] % period != 0) return false;
+    const std::int64_t repeats = nest.extents[at(*along)] / period;
     for (std::size_t i = 0; i < output.index.size(); ++i)
       if (output.index[i].has_loaded() || (static_cast<std::int64_t>(i) != claimed.axis && names_row(output.index[i], *along)))
         return false;
-    const int row = static_cast<int>(nest.extents.size()), rest = row + 1;
+    const int row = static_cast<int>(nest.extents.size()), rest = row + 1, repeat = row + 2;
     TermRewriter split;
     split.axis = [&](int number, std::int64_t extent) {
       if (number != *along) return Index::axis(number, extent);
-      return Index::axis(row, rows_) * claimed.block + Index::axis(rest, claimed.block);
+      const Index within = Index::axis(row, rows_) * claimed.block + Index::axis(rest, claimed.block);
+      return repeats == 1 ? within : Index::axis(repeat, repeats) * period + within;
     };
     std::vector<int> statements = {output.statement};
     for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -104,6 +108,16 @@ class RowProof {
     return true;
   }
 
+  /// That by which an index along a dimension of `operand` says the row.
+  std::optional<RowClaim> claim_of(const Value* operand, std::size_t d, const Index& index, int row) const {
+    const std::int64_t extent = operand->type.shape[d];
+    if (extent % rows_ != 0) return std::nullopt;
+    for (const std::int64_t block : {extent / rows_, index.coefficient_of(row)})
+      if (block > 0 && extent % (rows_ * block) == 0 && index.quotient(block).remainder(rows_) == Index::axis(row, rows_))
+        return RowClaim{operand, static_cast<std::int64_t>(d), block};
+    return std::nullopt;
+  }
+
   /// Claims what the term needs of an operand; false where it depends on other rows or on the row's number.
   bool is_apart(const Term& term, const Node& node, int row) {
     for (const Condition& condition : term.conditions)
@@ -114,10 +128,9 @@ class RowProof {
     std::optional<RowClaim> needed;
     for (std::size_t d = 0; d < term.indices.size(); ++d) {
       if (!names_row(term.indices[d], row)) continue;
-      const std::int64_t extent = operand->type.shape[d];
-      if (needed || extent % rows_ != 0) return false;
-      needed = RowClaim{operand, static_cast<std::int64_t>(d), extent / rows_};
-      if (!(term.indices[d].quotient(needed->block) == Index::axis(row, rows_))) return false;
+      if (needed) return false;
+      needed = claim_of(operand, d, term.indices[d], row);
+      if (!needed) return false;
     }
     if (needed) claim(*needed);
     return needed || !varying_.count(operand);

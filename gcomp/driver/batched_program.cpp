@@ -22,11 +22,15 @@ Shape with_first(Shape shape, std::int64_t rows) {
 }  // namespace
 
 const TensorView& find_array(const Batch& arrays, std::string_view name) {
-  std::vector<std::string> names;
+  const TensorView* found = nullptr;
   for (const auto& [known, view] : arrays) {
-    if (known == name) return view;
-    names.push_back(known);
+    if (known != name) continue;
+    check_user(!found, "two arrays named '", name, "' were given");
+    found = &view;
   }
+  if (found) return *found;
+  std::vector<std::string> names;
+  for (const auto& [known, view] : arrays) names.push_back(known);
   throw UserError(concat("no array '", name, "' was given, there is ", listing(names), did_you_mean(name, names)));
 }
 

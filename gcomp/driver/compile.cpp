@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/row_batches.h"
 #include "gcomp/driver/saved_model.h"
+#include "ir/base/nearest.h"
 #include "ir/ops/table.h"
 #include "passes/input_form.h"
 #include "passes/pipeline.h"
@@ -50,7 +54,8 @@ ShapeRequest shard_shapes(const GraphOptions& options) {
 
 frontend::ImportOptions import_options(const Model& model, const GraphOptions& options) {
   frontend::ImportOptions import;
-  const ShapeRequest shapes = shard_shapes(options);
+  ShapeRequest shapes = shard_shapes(options);
+  if (!onnx_file(model)) shapes.batch_symbol = "batch";
   import.shapes = input_shapes(model.name(), model.inputs(), shapes);
   import.dims = shapes.dims;
   if (!onnx_file(model) && shapes.batch) import.dims.emplace("batch", *shapes.batch);
@@ -175,9 +180,46 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   return made;
 }
 
+/// Values of floats from which the named outputs are computed by way of floats alone, as gradients come.
+std::unordered_set<const ir::Value*> differentiable_sources(const ModelGraph& made, const std::vector<std::string>& outputs) {
+  std::unordered_set<const ir::Value*> sources;
+  std::vector<const ir::Value*> next;
+  for (std::size_t i = 0; i < made.model.outputs.size(); ++i)
+    if (std::ranges::find(outputs, made.model.outputs[i]) != outputs.end()) next.push_back(made.graph.outputs()[i]);
+  while (!next.empty()) {
+    const ir::Value* value = next.back();
+    next.pop_back();
+    if (!value || !is_float(value->type.dtype) || !sources.insert(value).second || !value->producer) continue;
+    next.insert(next.end(), value->producer->operands.begin(), value->producer->operands.end());
+  }
+  return sources;
+}
+
+/// A parameter on which the loss does not depend has no gradient: PyTorch's optimizers pass it over, with its decay and moments.
+void leave_unreached(ModelGraph& made, const std::string& model) {
+  const auto sources = differentiable_sources(made, made.target.bound.outputs);
+  std::vector<std::string> left;
+  for (frontend::Parameter& parameter : made.model.parameters) {
+    if (!parameter.trained) continue;
+    const auto state = std::ranges::find(made.graph.states(), parameter.name, [](const ir::State& s) { return s.value->name; });
+    if (state != made.graph.states().end() && sources.contains(state->value)) continue;
+    parameter.trained = false;
+    parameter.reason = "the loss does not depend on it";
+    left.push_back(parameter.name);
+  }
+  if (left.empty()) return;
+  check_user(!trained_names(made.model).empty(), "model '", model, "': nothing to train: the loss depends on none of ",
+             listing(left));
+  made.model.repairs.push_back(concat("the loss does not depend on ", listing(left),
+                                      left.size() == 1 ? ", which stays" : ", which stay",
+                                      " as in the file: without a gradient nothing moves or decays them"));
+}
+
 /// Only f16 lacks the range of gradients.
 std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
   if (options.precision != DType::f16) return std::nullopt;
+  if (const auto& scale = options.loss_scale; scale && !(std::isfinite(*scale) && *scale > 0))
+    throw UserError(concat("a loss scale of ", *scale, "; wanted a finite number above 0"), ExitCode::usage);
   return passes::LossScaling{options.loss_scale};
 }
 
@@ -281,7 +323,9 @@ std::string row_dependence(const ir::Graph& forward) {
 
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks) {
-  return differentiated(trainable(model, options, loss, hooks), model, options, loss, optimizer, hooks);
+  ModelGraph made = trainable(model, options, loss, hooks);
+  leave_unreached(made, model.name());
+  return differentiated(std::move(made), model, options, loss, optimizer, hooks);
 }
 
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {

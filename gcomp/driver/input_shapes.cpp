@@ -25,6 +25,9 @@ class Binder {
 
   std::map<std::string, Shape> bind() {
     check_options();
+    for (const ValueInfo& input : inputs_)
+      for (const Dimension& dimension : input.dimensions)
+        by_symbol_ = by_symbol_ || (!request_.batch_symbol.empty() && dimension.symbol == request_.batch_symbol);
     for (const auto& [symbol, size] : request_.dims) symbols_[symbol] = {size, concat("--dim ", symbol, "=", size)};
     std::vector<std::vector<Size>> sizes;
     for (const ValueInfo& input : inputs_) sizes.push_back(known_sizes(input));
@@ -80,7 +83,10 @@ class Binder {
     return sizes;
   }
 
-  std::string array(const std::string& name) const { return concat("array '", name, "' of '", request_.data_source, "'"); }
+  std::string array(const std::string& name) const {
+    return request_.data_source.empty() ? concat("array '", name, "'")
+                                        : concat("array '", name, "' of '", request_.data_source, "'");
+  }
 
   std::string batch_text() const {
     const std::int64_t parts = request_.micro_batches;
@@ -89,13 +95,14 @@ class Binder {
 
   Size known_size(const ValueInfo& input, std::size_t axis, const Shape* asked, const Shape* data) {
     std::vector<Size> found;
-    if (asked) found.push_back({(*asked)[axis], concat("--shapes ", input.name)});
-    if (axis == 0 && request_.batch) found.push_back({*request_.batch, batch_text()});
-    if (data && !(axis == 0 && request_.batch)) found.push_back({(*data)[axis], array(input.name)});
     const Dimension declared = input.has_shape ? input.dimensions[axis] : Dimension{};
+    const bool counts_rows = request_.batch && (by_symbol_ ? declared.symbol == request_.batch_symbol : axis == 0);
+    if (asked) found.push_back({(*asked)[axis], concat("--shapes ", input.name)});
+    if (counts_rows) found.push_back({*request_.batch, batch_text()});
+    if (data && !counts_rows) found.push_back({(*data)[axis], array(input.name)});
     if (declared.size >= 0) {
       for (const Size& other : found) check_fixed(input, axis, declared.size, other);
-      return {declared.size, "the file"};
+      return {declared.size, "the model"};
     }
     if (!declared.symbol.empty())
       if (const auto bound = symbols_.find(declared.symbol); bound != symbols_.end()) found.push_back(bound->second);
@@ -110,8 +117,8 @@ class Binder {
 
   void check_fixed(const ValueInfo& input, std::size_t axis, std::int64_t fixed, const Size& other) const {
     if (fixed == other.size) return;
-    const bool batch = axis == 0 && request_.batch && other.size == *request_.batch;
-    throw UserError(concat(where(input), ": the file fixes dimension ", axis, " at ", fixed, ", ", other.from, " gives ",
+    const bool batch = !by_symbol_ && axis == 0 && request_.batch && other.size == *request_.batch;
+    throw UserError(concat(where(input), ": the model fixes dimension ", axis, " at ", fixed, ", ", other.from, " gives ",
                            other.size, batch ? concat("; give --batch ", fixed * request_.micro_batches) : ""));
   }
 
@@ -149,6 +156,7 @@ class Binder {
   const std::string& model_;
   std::span<const ValueInfo> inputs_;
   const ShapeRequest& request_;
+  bool by_symbol_ = false;  // which dimensions the batch is the size of
   std::map<std::string, Size> symbols_;
   std::vector<std::string> unbound_;
 };

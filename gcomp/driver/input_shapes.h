@@ -11,7 +11,9 @@
 namespace gcomp::driver {
 
 struct ShapeRequest {
-  std::optional<std::int64_t> batch;         ///< first dimension of every input
+  std::optional<std::int64_t> batch;  ///< first dimension of every input
+  /// The symbol that `batch` is the size of instead, where inputs have it: not every input of a defined model has rows.
+  std::string batch_symbol = {};
   std::int64_t micro_batches = 1;            ///< of how many `batch` is one, for messages
   std::map<std::string, std::int64_t> dims;  ///< --dim SYMBOL=N
   std::map<std::string, Shape> shapes;       ///< --shapes INPUT:DxDxD

@@ -1,5 +1,7 @@
 #include "gcomp/driver/options.h"
 
+#include "passes/pipeline.h"
+
 namespace gcomp::driver {
 namespace {
 
@@ -40,6 +42,7 @@ CompileHooks compile_hooks(const gcomp::CompileHooks& hooks) {
   CompileHooks inside;
   if (hooks.begin) inside.begin = hooks.begin;
   if (hooks.phase) inside.phase = hooks.phase;
+  for (const std::string& pass : hooks.disabled) passes::require_optional_pass(pass, "CompileHooks::disabled");
   inside.disabled = hooks.disabled;
   return inside;
 }

@@ -81,32 +81,6 @@ std::vector<ParameterGroup> groups_of(Members& members) {
   return groups;
 }
 
-Adaptation lora_of(const json& object) {
-  Members members(object);
-  Adaptation lora{.rank = members.integer("rank", 1), .alpha = 0, .rank_stabilized = members.boolean("rank_stabilized")};
-  const json& alpha = members.at("alpha");
-  check_user(alpha.is_number() && std::isfinite(alpha.get<double>()), "'alpha' is ", alpha.dump());
-  lora.alpha = alpha.get<double>();
-  for (const json& listed : members.list("weights")) {
-    Members weight(listed);
-    lora.weights.push_back({.parameter = weight.text("parameter"),
-                            .module = weight.text("module"),
-                            .shape = weight.integers("shape"),
-                            .strides = weight.integers("strides")});
-    weight.end();
-  }
-  members.end();
-  return lora;
-}
-
-json to_json(const Adaptation& lora) {
-  json weights = json::array();
-  for (const AdaptedWeight& weight : lora.weights)
-    weights.push_back(
-        {{"parameter", weight.parameter}, {"module", weight.module}, {"shape", weight.shape}, {"strides", weight.strides}});
-  return {{"rank", lora.rank}, {"alpha", lora.alpha}, {"rank_stabilized", lora.rank_stabilized}, {"weights", weights}};
-}
-
 std::vector<double> numbers_of(Members& members, const char* name) {
   std::vector<double> numbers;
   for (const json& number : members.list(name)) {
@@ -187,6 +161,8 @@ SavedModel parse(const json& object) {
                    .timed = members.has("timed_choices") ? members.text("timed_choices") : "",
                    .winograd = members.has("winograd") && members.boolean("winograd"),
                    .tf32 = members.has("tf32") && members.boolean("tf32"),
+                   .no_cublaslt = members.has("no_cublaslt") && members.boolean("no_cublaslt"),
+                   .no_cudnn = members.has("no_cudnn") && members.boolean("no_cudnn"),
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
@@ -282,6 +258,8 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   if (!saved.timed.empty()) object["timed_choices"] = saved.timed;
   if (saved.winograd) object["winograd"] = true;
   if (saved.tf32) object["tf32"] = true;
+  if (saved.no_cublaslt) object["no_cublaslt"] = true;
+  if (saved.no_cudnn) object["no_cudnn"] = true;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -303,15 +281,27 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
   }
 }
 
+std::int64_t trained_steps(const std::filesystem::path& path) {
+  try {
+    return parse(runtime::parse_strict_json(runtime::read_artifact_metadata(path).at(kKey), kMostNesting)).position.steps;
+  } catch (const UserError&) { return 0; } catch (const json::exception&) {
+    return 0;
+  } catch (const std::out_of_range&) { return 0; }
+}
+
 void keep_choices(SavedModel& saved, const DeviceOptions& options) {
   saved.winograd = options.winograd;
   saved.tf32 = options.precision == MatmulPrecision::tf32;
+  saved.no_cublaslt = !options.use_cublaslt;
+  saved.no_cudnn = !options.use_cudnn;
 }
 
 DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
   if (options.timed_choices.empty()) options.timed_choices = saved.timed;
   options.winograd = options.winograd || saved.winograd;
   if (saved.tf32) options.precision = MatmulPrecision::tf32;
+  options.use_cublaslt = options.use_cublaslt && !saved.no_cublaslt;
+  options.use_cudnn = options.use_cudnn && !saved.no_cudnn;
   return options;
 }
 
@@ -325,6 +315,8 @@ std::vector<std::string> note_choices(const SavedModel& saved, const DeviceOptio
   };
   note(saved.winograd, options.winograd, "--winograd");
   note(saved.tf32, options.precision == MatmulPrecision::tf32, "--tf32");
+  if (saved.no_cublaslt) note(true, !options.use_cublaslt, "--no-cublaslt");
+  if (saved.no_cudnn) note(true, !options.use_cudnn, "--no-cudnn");
   if (saved.timed.empty()) return notes;
   const std::string why = runtime::difference(saved.timed, device.timed_choices());
   if (!why.empty())

@@ -59,15 +59,16 @@ struct SavedModel {
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
   std::vector<LabelLimit> labels;    ///< inputs of the step of Role::label
   std::vector<IndexLimit> limits;
-  std::string row_dependence;           ///< what keeps the forward program from working on parts of a batch; "" where nothing does
-  std::vector<ParameterGroup> groups;   ///< of the training step
-  std::optional<Adaptation> lora;       ///< none without adapters
-  std::vector<InputForm> input_forms;   ///< of the programs' inputs
-  std::string preprocessing;            ///< of rows before they come: a list of transforms in the form of inference
-  std::string number_names;             ///< what their numbers stand for (data/number_names.h); "" where nothing has names
-  std::int64_t micro_batches = 1;       ///< into how many the training step cuts a batch
-  std::string timed = {};               ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
-  bool winograd = false, tf32 = false;  ///< DeviceOptions::winograd and ::precision of the training, which decide its bits
+  std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
+  std::vector<ParameterGroup> groups;  ///< of the training step
+  std::optional<Adaptation> lora;      ///< none without adapters
+  std::vector<InputForm> input_forms;  ///< of the programs' inputs
+  std::string preprocessing;           ///< of rows before they come: a list of transforms in the form of inference
+  std::string number_names;            ///< what their numbers stand for (data/number_names.h); "" where nothing has names
+  std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
+  std::string timed = {};              ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
+  /// DeviceOptions::winograd, ::precision, ::use_cublaslt and ::use_cudnn of the training, which decide its bits.
+  bool winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false;
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step
@@ -77,6 +78,9 @@ void store(const SavedModel& saved, runtime::Artifact& artifact);
 /// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save(), or says what does not fit its
 /// programs and weights.
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
+
+/// How many steps the artifact at `path` has been trained, by what it says of itself; 0 where it is none that saved_model() reads.
+std::int64_t trained_steps(const std::filesystem::path& path);
 
 /// What of the options decides bits, wherever it is looked at, becomes the model's.
 void keep_choices(SavedModel& saved, const DeviceOptions& options);

@@ -34,6 +34,7 @@ struct Trainer::Impl {
   std::vector<std::byte> whole_model;                       // what an artifact brought and its successor takes
   Path artifact_path;                                       // after load()
   std::optional<frontend::OnnxFile> original;               // after prepare_export()
+  std::string written_beside;                               // by the last save(): see driver::written_beside()
   std::optional<driver::CheckpointModel> checkpoint_model;  // once a checkpoint was written or restored
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
@@ -68,6 +69,7 @@ struct Trainer::Impl {
   /// Of `weights`.
   driver::Forward& used_forward();
   driver::Evaluator& evaluation();
+  runtime::Executable* saved_evaluation();
   /// Of `weights`.
   driver::Evaluator& used_evaluation();
   /// Of an array of the data, for messages and checks; null where it has no class numbers.

@@ -1,6 +1,7 @@
 #include "gcomp/driver/training.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "gcomp/driver/averaged_program.h"
@@ -25,11 +26,7 @@ driver::GraphOptions with_precision(driver::GraphOptions options) {
 }
 
 void write_missing(driver::WholeStates& states, const frontend::ImportedModel& model) {
-  for (const std::string& name : states.unwritten()) {
-    const auto found = model.weights.find(name);
-    check_internal(found != model.weights.end(), "state '", name, "' has no initial value");
-    states.write(name, found->second);
-  }
+  for (const std::string& name : states.unwritten()) states.write(name, model.weights.at(name));
 }
 
 }  // namespace
@@ -53,8 +50,14 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   options.graph.step.ranks = driver::rank_of(given.device_options).ranks;
   if (given.batch > 0) options.graph.shapes.batch = given.batch;
   loss = driver::read_loss(given.loss, given.output);
+  driver::metrics_of(given.metrics, loss);  // wrong ones are told now
+  check_user(std::isfinite(given.learning_rate) && given.learning_rate >= 0, "a learning rate of ", given.learning_rate,
+             "; wanted a finite number of 0 or more");
+  if (const frontend::OnnxFile* file = driver::onnx_file(origin); file && given.keep_model == KeepModel::whole)
+    driver::check_keeps_whole(*file->source, given.largest_onnx);
   open_device(runtime::choose_device(given.device, given.device_options), given.device_options);
   options.graph.target = device->target();
+  const auto kept = driver::keep_data(origin);
   driver::ModelGraph made = driver::training_graph(origin, options.graph, loss, given.optimizer, given.hooks);
   saved = driver::describe_model(origin, given.loss, given.learning_rate, &made);
   saved.input_forms = options.graph.input_forms;
@@ -220,10 +223,23 @@ const driver::LabelLimit* Trainer::Impl::label_limit(std::string_view array) con
   return found == saved.labels.end() ? nullptr : &*found;
 }
 
+/// Null where training alone has outputs that the loss looks at: nothing evaluates such a model.
+runtime::Executable* Trainer::Impl::saved_evaluation() {
+  const auto in_inference = [&](const std::string& output) { return std::ranges::count(saved.outputs, output) > 0; };
+  if (!source && !saved.evaluation) return nullptr;
+  const bool whole = !source || std::ranges::all_of(model.outputs, in_inference);
+  try {
+    return &evaluation().executable();
+  } catch (const UserError&) {
+    if (whole) throw;
+    return nullptr;
+  }
+}
+
 runtime::Artifact Trainer::Impl::artifact() {
   runtime::Artifact artifact;
   driver::Forward& inference = forward_pass();
-  runtime::Executable& evaluating = evaluation().executable();
+  runtime::Executable* evaluating = saved_evaluation();
   const auto add = [&](const runtime::Executable& executable) {
     artifact.programs.push_back(executable.program());
     const std::span<const std::byte> binary = executable.kernel_binary();
@@ -231,7 +247,7 @@ runtime::Artifact Trainer::Impl::artifact() {
   };
   for (const runtime::Executable* executable : step.all()) add(*executable);
   add(inference.executable());
-  add(evaluating);
+  if (evaluating) add(*evaluating);
   for (const runtime::StateEntry& entry : memory->entries())
     if (entry.role != runtime::StateRole::scratch) artifact.weights.emplace(entry.name, memory->read(entry.name));
   saved.learning_rate = options.learning_rate;
@@ -266,6 +282,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .most_memory = standard(options.most_memory),
                 .loss_chunks = options.loss_chunks,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
+  graph.shapes.data = {options.arrays.begin(), options.arrays.end()};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
   if (!options.lora_adapter.empty())
     graph.lora.adapter = std::make_shared<const AdapterFile>(read_adapter(options.lora_adapter.string()));
@@ -326,6 +343,18 @@ std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {
   if (impl.original) return impl.original->files;
   const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr;
   return file ? file->files : std::vector<frontend::FileStamp>();
+}
+
+const std::string& written_beside(const Trainer& trainer) { return trainer.impl().written_beside; }
+
+std::string why_not_exported_later(const Trainer& trainer) {
+  const Trainer::Impl& impl = trainer.impl();
+  const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr;
+  if (!file || file->altered.empty()) return "";
+  try {
+    frontend::check_fits_one_file(*file->source, impl.options.largest_onnx);
+  } catch (const UserError& error) { return error.what(); }
+  return "";
 }
 
 bool comes_from_onnx(const Trainer& trainer) {

@@ -26,9 +26,10 @@ struct TrainOptions {
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
-  KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
-  ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
-  bool export_preprocessing = false;               ///< the forms of inputs become nodes of that file
+  KeepModel keep_model = KeepModel::by_reference;            ///< in a .gcx, for the export of what is trained from it
+  ExportForm export_form = ExportForm::inference;            ///< of what save() writes as .onnx
+  bool export_preprocessing = false;                         ///< the forms of inputs become nodes of that file
+  std::uintmax_t largest_onnx = frontend::kLargestOnnxFile;  ///< bytes of that file, beyond which weights lie beside it
 };
 
 /// What a Trainer makes of its user's options.
@@ -47,6 +48,11 @@ const std::optional<Adaptation>& adaptation_of(const Trainer& trainer);
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer);
 /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer);
+/// Where the last save() put weights that its .onnx had no room for; "" where it had, or was no .onnx.
+const std::string& written_beside(const Trainer& trainer);
+/// Why a .gcx of this trainer could not be exported later: its model has other weights than its file, and fits into no artifact. ""
+/// where it could.
+std::string why_not_exported_later(const Trainer& trainer);
 /// Whether what is trained can be written as .onnx.
 bool comes_from_onnx(const Trainer& trainer);
 /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.

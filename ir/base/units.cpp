@@ -2,7 +2,7 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -35,21 +35,24 @@ const Unit& unit_of(double x, std::span<const Unit> units) {
   return units.back();
 }
 
-std::string fixed(double x, int decimals) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", decimals, x);
-  return text;
-}
-
 /// The number in its unit; what rounds to nothing is below the least that the unit shows.
 std::string scaled(double x, std::span<const Unit> units, std::string_view suffix = "") {
   const Unit& unit = unit_of(x, units);
   const double least = std::pow(10.0, -unit.decimals), shown = x / unit.one;
   const bool vanishes = shown > 0 && shown < least / 2;
-  return (vanishes ? "<" + fixed(least, unit.decimals) : fixed(shown, unit.decimals)).append(" ").append(unit.name).append(suffix);
+  return (vanishes ? "<" + decimal_text(least, unit.decimals) : decimal_text(shown, unit.decimals))
+      .append(" ")
+      .append(unit.name)
+      .append(suffix);
 }
 
 }  // namespace
+
+std::string decimal_text(double number, int digits) {
+  char text[512];  // the largest has 309 before the point
+  const auto end = std::to_chars(std::begin(text), std::end(text), number, std::chars_format::fixed, digits).ptr;
+  return {std::begin(text), end};
+}
 
 TimeUnit time_unit(double seconds) {
   const Unit& unit = unit_of(seconds, kTimes);
@@ -79,9 +82,10 @@ std::string rate_text(double per_second, std::string_view unit) { return scaled(
 std::string percent_text(double share) { return scaled(share, kShares); }
 
 std::string rows_rate_text(double rows_per_second) {
+  if (rows_per_second >= 100) return decimal_text(rows_per_second, 0) + " rows/s";
   char text[64];
-  std::snprintf(text, sizeof text, rows_per_second >= 100 ? "%.0f rows/s" : "%.3g rows/s", rows_per_second);
-  return text;
+  const auto end = std::to_chars(std::begin(text), std::end(text), rows_per_second, std::chars_format::general, 3).ptr;
+  return std::string(std::begin(text), end) + " rows/s";
 }
 
 }  // namespace gcomp

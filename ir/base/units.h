@@ -8,6 +8,9 @@
 
 namespace gcomp {
 
+/// So many digits behind a point, whatever the application's locale.
+std::string decimal_text(double number, int digits);
+
 struct TimeUnit {
   double seconds;  ///< of one
   std::string_view name;

@@ -1,5 +1,7 @@
 #include "ir/nest/scalar_body.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "ir/base/philox.h"
@@ -19,8 +21,10 @@ std::string literal_text(DType dtype, double value) {
   const bool wide = compute_type(dtype) == DType::f64;
   if (value != value) return wide ? "gc_nan64" : "gc_nan32";
   if (std::isinf(value)) return std::string(value < 0 ? "(-" : "(") + (wide ? "gc_infinity64)" : "gc_infinity32)");
-  std::snprintf(buffer, sizeof buffer, wide ? "(%a)" : "(%af)", wide ? value : static_cast<double>(static_cast<float>(value)));
-  return buffer;
+  // printf's %a writes the decimal point of the application's locale.
+  const double exact = wide ? value : static_cast<double>(static_cast<float>(value));
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, std::abs(exact), std::chars_format::hex).ptr;
+  return std::string(std::signbit(exact) ? "(-0x" : "(0x").append(buffer, end).append(wide ? ")" : "f)");
 }
 
 namespace scalar {

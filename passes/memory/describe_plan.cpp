@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
-#include <sstream>
 
 #include "ir/base/units.h"
 #include "passes/memory/plan_memory.h"
@@ -117,10 +116,8 @@ std::string describe(const Graph& graph, const MemoryPlan& plan, const PlanOptio
   add_line(text, "inputs and outputs", size_text(plan.io_bytes));
   add_line(text, "arena", size_text(plan.arena_bytes));
   add_line(text, "lower bound", size_text(plan.lower_bound));
-  std::ostringstream ratio;
-  ratio << std::fixed << std::setprecision(4)
-        << (plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0);
-  add_line(text, "arena / lower bound", ratio.str());
+  const double ratio = plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0;
+  add_line(text, "arena / lower bound", decimal_text(ratio, 4));
   add_line(text, "total", size_text(plan.state_bytes + plan.constant_bytes + plan.io_bytes + plan.arena_bytes));
   describe_sharing(text, graph, plan);
   if (plan.lower_bound > 0) describe_peak(text, graph, plan, options);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -13,6 +12,7 @@
 #include "ir/base/error.h"
 #include "ir/base/hash.h"
 #include "ir/base/nearest.h"
+#include "ir/base/units.h"
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/elf.h"
@@ -261,11 +261,7 @@ class Compilation {
 
   static DeviceError failure(const std::string& message) { return DeviceError(message, ExitCode::kernel_compile); }
 
-  static std::string seconds_text(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-    return text;
-  }
+  static std::string seconds_text(double seconds) { return decimal_text(seconds, 2) + " s"; }
 
   std::vector<std::byte> object_of(std::size_t unit) const {
     std::optional<std::vector<std::byte>> object = read_object(path_of(unit, ".o"));

@@ -113,7 +113,12 @@ ProcessResult Process::wait() {
   wait_any({this, 1});
   result.timed_out = !has_ended();
   if (result.timed_out) end();
-  reap(result);
+  const bool known = reap(result);
+  if (!known)
+    throw DeviceError(
+        "how a command ended cannot be told, as this process ignores SIGCHLD; set that to SIG_DFL (sigaction) while "
+        "gcomp compiles",
+        ExitCode::kernel_compile);
   return result;
 }
 
@@ -134,12 +139,13 @@ void Process::end() {
 }
 
 /// The rest of its group is ended before its number is given back, which until then no other group can have.
-void Process::reap(ProcessResult& result) {
+bool Process::reap(ProcessResult& result) {
   kill(-id_.value, SIGKILL);
   int status = 0;
   pid_t ended;
   do ended = waitpid(id_.value, &status, 0);
   while (ended < 0 && errno == EINTR);
+  const bool known = ended > 0 || errno != ECHILD;
   tied_.release();
   id_.value = -1;
   read_output();
@@ -149,6 +155,7 @@ void Process::reap(ProcessResult& result) {
   else if (WIFSIGNALED(status) && !result.timed_out)
     result.log += concat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")\n");
   result.succeeded = ended > 0 && !result.timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return known;
 }
 
 bool Process::has_ended() const {

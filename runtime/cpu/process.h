@@ -65,7 +65,8 @@ class Process {
   void read_output();
   void ask_to_end();
   void end();
-  void reap(ProcessResult& result);
+  /// Whether it is known how it ended.
+  bool reap(ProcessResult& result);
 
   Id id_;
   ProcessOptions options_;

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "ir/base/units.h"
+
 namespace gcomp::runtime::cuda {
 namespace {
 
@@ -52,9 +54,7 @@ std::string bytes_text(std::int64_t bytes) {
   double value = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  char text[48];
-  std::snprintf(text, sizeof text, "%.1f %s", value, kUnits[unit]);
-  return text;
+  return concat(decimal_text(value, 1), " ", kUnits[unit]);
 }
 
 std::string describe(const Gpu& gpu) {

@@ -15,6 +15,7 @@
 
 #include "gcomp/version.h"
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/disk_cache.h"
 #include "runtime/files/left_behind.h"
@@ -372,12 +373,10 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
   if (!options.detail) return cubins;
   const auto cached = std::count_if(made.begin(), made.end(), [](const Cubin& cubin) { return cubin.cached; });
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.2f s", elapsed.count());
   std::string text = concat("NVRTC ", nvrtc.version(), " (", nvrtc.library().path(), ")");
   for (const std::string& option : nvrtc_options(architecture, options.compiler_options)) text += " " + option;
-  options.detail(
-      concat(text, "  # ", made.size(), made.size() == 1 ? " source, " : " sources, ", cached, " from the cache, ", seconds));
+  options.detail(concat(text, "  # ", made.size(), made.size() == 1 ? " source, " : " sources, ", cached, " from the cache, ",
+                        decimal_text(elapsed.count(), 2), " s"));
   return cubins;
 }
 

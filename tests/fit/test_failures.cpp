@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 #include "ir/base/error.h"
 #include "tests/fit/small_training.h"
@@ -221,6 +222,59 @@ TEST_F(Failures, WhatIsNotFiniteFromTheStartIsNotTheRates) {
   EXPECT_NE(ended.error.find("the loss is inf. It is so before anything is trained, whatever --lr"), std::string::npos)
       << ended.error;
   EXPECT_EQ(ended.error.find("often helps"), std::string::npos) << ended.error;
+}
+
+/// A mean over nothing is no matter of the rate.
+TEST_F(Failures, LabelsThatAreAllIgnoredAreNamed) {
+  const Model model = Model::define([](Layers& nn) { nn.output("y", nn.linear("fc", nn.input("x", DType::f32, {kBatch, 2}), 3)); });
+  const auto train = [&](double last_label) {
+    Trainer trainer(model, {.loss = "cross_entropy", .optimizer = {"sgd"}, .batch = 2, .device = DeviceRequest::cpu});
+    const auto data = dataset_of(
+        {{"x", Tensor::of(DType::f32, {2, 2}, {1, 2, 3, 4})}, {"label", Tensor::of(DType::i64, {2}, {-100, last_label})}});
+    return runtime::test::user_error([&] { fit(trainer, *data, {.steps = 1}); });
+  };
+  const std::string said = train(-100);
+  EXPECT_NE(said.find("the loss is nan"), std::string::npos) << said;
+  EXPECT_NE(said.find("No label of this batch counts: all of array 'label' are -100"), std::string::npos) << said;
+  EXPECT_EQ(train(2), "");
+}
+
+/// Whatever a caller's function or data set throws, after the step at which it does so all is kept.
+TEST_F(Failures, WhatACallerThrowsLeavesTheStepsBeforeIt) {
+  struct Case {
+    const char* what;
+    FitCallbacks callbacks;
+  };
+  const auto at_4 = [](auto thrown) {
+    return [thrown](const FitStep& step) {
+      if (step.step == 4) throw thrown;
+    };
+  };
+  std::vector<Case> cases(4);
+  cases[0] = {"an error of gcomp", {.step = at_4(UserError("thrown"))}};
+  cases[1] = {"a standard exception", {.step = at_4(std::runtime_error("thrown"))}};
+  cases[2] = {"a number", {.step = at_4(7)}};
+  cases[3].what = "from an evaluation";
+  cases[3].callbacks.evaluation = [](const FitEvaluation& evaluation) {
+    if (evaluation.step == 4) throw std::runtime_error("thrown");
+  };
+  for (Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    TemporaryDirectory folder;
+    RunDirectory run(folder / "run");
+    FailingCurve held_back;
+    FitOptions options{.steps = 9, .shuffle = false, .schedule = "cosine", .eval = &held_back, .eval_every = 2, .run = &run};
+    Trainer trainer = curve_trainer();
+    FitFailure left;
+    one.callbacks.failed = [&](const FitFailure& failure) { left = failure; };
+    EXPECT_ANY_THROW(fit(trainer, data_, options, one.callbacks));
+    EXPECT_EQ(left.stands_after.value_or(-1), 4);
+    EXPECT_EQ(left.last, (folder / "run" / "last.gcx").string());
+    EXPECT_EQ(left.checkpoint, (folder / "run" / "checkpoints" / "step-00000004").string());
+    EXPECT_EQ(json::parse(contents(folder / "run" / "run.json")).at("state"), "failed");
+    EXPECT_EQ(trainer.data_position().steps, 4);
+    EXPECT_EQ(trainer.learning_rate(), 0.05);
+  }
 }
 
 }  // namespace

@@ -1,10 +1,16 @@
 // gcomp::fit(): its steps are those of a loop by hand, over any dataset, and it ends when it is told to.
 #include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "gcomp/driver/fit/followed_metric.h"
+#include "ir/base/error.h"
 #include "passes/training/metrics/metric.h"
 #include "runtime/batch_plan.h"
 #include "tests/fit/small_training.h"
+#include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::test {
 namespace {
@@ -206,6 +212,63 @@ TEST(Fit, OptionsThatDoNotFitAreRefused) {
   for (const auto& [options, part] : cases)
     EXPECT_NE(message(data, options).find(part), std::string::npos) << message(data, options);
   EXPECT_NE(message(few, {.steps = 2}).find("a batch of 4 rows, but the data has 3"), std::string::npos);
+}
+
+/// Steps, evaluations and checkpoints are places to save at: what is saved there goes on as if it had never been put down.
+TEST(SavedInCallbacks, GoesOnAsOneRun) {
+  const runtime::test::TemporaryDirectory folder;
+  const Curve data, held_back;
+  const FitOptions options{
+      .steps = 12, .seed = 5, .schedule = "cosine", .eval = &held_back, .eval_every = 4, .checkpoint_every = 6};
+  Trainer whole = curve_trainer();
+  std::vector<std::pair<std::string, std::int64_t>> saved;
+  const auto save = [&](const std::string& name) {
+    EXPECT_EQ(whole.learning_rate(), 0.05) << name;
+    const std::int64_t steps = whole.data_position().steps;
+    saved.emplace_back((folder / concat(name, steps, ".gcx")).string(), steps);
+    whole.save(saved.back().first);
+  };
+  FitCallbacks callbacks;
+  callbacks.step = [&](const FitStep& step) {
+    if (step.step == 5) save("step");
+  };
+  callbacks.evaluation = [&](const FitEvaluation&) { save("evaluation"); };
+  callbacks.checkpoint = [&] { save("checkpoint"); };
+  fit(whole, data, options, callbacks);
+  ASSERT_GE(saved.size(), 4u);
+  for (const auto& [path, steps] : saved) {
+    Trainer rest = Trainer::load(path, DeviceOptions(), DeviceRequest::cpu);
+    ASSERT_EQ(rest.data_position().steps, steps) << path;
+    FitOptions further = options;
+    further.steps = 12 - steps;
+    further.eval = nullptr;
+    further.eval_every = 0;
+    EXPECT_EQ(rest.learning_rate(), 0.05) << path;
+    if (steps < 12) fit(rest, data, further);
+    EXPECT_EQ(rest.weights_digest(), whole.weights_digest()) << path;
+  }
+}
+
+/// As PyTorch's users write lr into an optimizer between steps.
+TEST(RatesInCallbacks, HoldWhereNoScheduleDecidesThem) {
+  const Curve data;
+  const auto last = [&](const std::string& schedule) {
+    Trainer trainer = curve_trainer();
+    FitCallbacks callbacks;
+    double told = 0;
+    callbacks.step = [&](const FitStep& step) {
+      told = step.learning_rate;
+      if (step.step == 3) trainer.set_learning_rate(0.01);
+    };
+    fit(trainer, data, {.steps = 6, .shuffle = false, .schedule = schedule}, callbacks);
+    return std::tuple(told, trainer.learning_rate(), trainer.weights_digest());
+  };
+  Trainer by_hand = curve_trainer();
+  fit(by_hand, data, {.steps = 3, .shuffle = false});
+  by_hand.set_learning_rate(0.01);
+  fit(by_hand, data, {.steps = 3, .shuffle = false});
+  EXPECT_EQ(last(""), std::tuple(0.01, 0.01, by_hand.weights_digest()));
+  EXPECT_EQ(std::get<1>(last("constant")), 0.05);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Values of all outputs, for inputs by name.
 std::vector<Values> run(const frontend::ImportedModel& model, std::map<std::string, Tensor> inputs = {}) {
-  for (const auto& [name, tensor] : model.weights) inputs.emplace(name, tensor);
+  for (const auto& [name, tensor] : model.weights.all()) inputs.emplace(name, tensor);
   std::vector<Values> outputs;
   for (const Tensor& tensor : ir::interpret(model.graph, inputs).outputs) outputs.push_back(tensor.to_doubles());
   return outputs;
@@ -227,7 +227,7 @@ TEST(BatchNormalization, TrainsOnTheBatchAndUpdatesItsStatistics) {
                         Case{20, false, "population", 1.25}, Case{15, true, "unbiased", 5.0 / 3}}) {
     const frontend::ImportedModel model =
         batch_norm(c.opset, c.form).import({.training = true, .float_type = DType::f64, .batchnorm_variance = c.choice});
-    std::map<std::string, Tensor> values = model.weights;
+    std::map<std::string, Tensor> values = model.weights.all();
     values["x"] = x;
     const ir::InterpretResult result = ir::interpret(model.graph, values);
     const double r = 2 / std::sqrt(1.25);
@@ -416,6 +416,19 @@ TEST(Rows, IntegersBeyondDoublesAreNotFolded) {
   EXPECT_GE(constants, 1);
   const auto clips = ModelBuilder(22).input("x", {"2"}, 7).integers("c", {}, {kOdd}).node("Clip", {"x", "c"}, {"y"}).output("y", 7);
   expect_error([&] { clips.import(); }, {"min is 9007199254740993, wanted an integer below 2^53"});
+}
+
+/// onnxruntime 1.32: what a negative count crops is not there to go round.
+TEST(Rows, PadGoesRoundWhatIsLeft) {
+  const auto padded = [](std::int64_t low, std::int64_t high) {
+    ModelBuilder m = unary("Pad", {0, 1, 2, 3, 4, 5}, {{"mode", "wrap"}}, {"pads"});
+    m.integers("pads", {2}, {low, high});
+    return run(m.import())[0];
+  };
+  EXPECT_EQ(padded(3, -2), (Values{1, 2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(padded(-1, 2), (Values{1, 2, 3, 4, 5, 1, 2}));
+  EXPECT_EQ(padded(2, 1), (Values{4, 5, 0, 1, 2, 3, 4, 5, 0}));
+  expect_error([&] { padded(1, -6); }, {"nothing is left to go round"});
 }
 
 }  // namespace

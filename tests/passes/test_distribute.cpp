@@ -350,7 +350,8 @@ TEST(Distribute, RanksThatDoNotDivideTheShardsAreRefused) {
   };
   for (const auto& [shards, ranks] : std::vector<std::pair<int, int>>{{1, 1}, {8, 1}, {8, 2}, {8, 8}, {6, 3}, {6, 2}, {15, 5}})
     EXPECT_EQ(refusal(shards, ranks), "") << shards << " by " << ranks;
-  EXPECT_EQ(refusal(8, 3), "3 ranks share 8 micro-batches: wanted 1, 2, 4, 8 ranks, or another --micro-batches, such as 24");
+  EXPECT_EQ(refusal(8, 3),
+            "3 ranks share 8 micro-batches: wanted 1, 2, 4, 8 ranks, or --micro-batches and --batch that are multiples of 3");
   for (const auto& [shards, ranks] : std::vector<std::pair<int, int>>{{1, 2}, {6, 4}, {8, 16}})
     EXPECT_NE(refusal(shards, ranks), "") << shards << " by " << ranks;
 }

@@ -122,6 +122,32 @@ TEST(RowDependence, WhatWalksAlongRowsJoinsThem) {
   expect_dependent([](Builder& b, Var x) { return b.slice(x, {kRows - 1, 0, 0}, {kRows, 4, 3}, {-1, 1, 1}); });
 }
 
+/// As recurrent layers and attention by time first have them: [4, rows] as one axis, where each row comes four times.
+TEST(RowDependence, RowsMayRepeatAlongAnAxis) {
+  const auto by_time = [](Builder& b, Var x) { return b.reshape(b.transpose(x, {1, 0, 2}), {4 * kRows, 3}); };
+  const auto by_row = [](Builder& b, Var flat) { return b.transpose(b.reshape(flat, {4, kRows, 3}), {1, 0, 2}); };
+  expect_apart([&](Builder& b, Var x) { return by_row(b, b.matmul(by_time(b, x), weights(b))); });
+  expect_apart([&](Builder& b, Var x) {
+    const Var steps = b.reshape(b.matmul(by_time(b, x), weights(b)), {4, kRows, 3});
+    Var state = b.slice_axis(steps, 0, 0, 1);
+    std::vector<Var> states = {state};
+    for (std::int64_t t = 1; t < 4; ++t) states.push_back(state = state * 0.5 + b.slice_axis(steps, 0, t, 1));
+    return b.transpose(b.concat(states, 0), {1, 0, 2});
+  });
+  expect_apart([&](Builder& b, Var x) {  // heads beside the rows, as in [time, rows * heads, width]
+    const Var heads = b.reshape(b.transpose(x, {1, 0, 2}), {4, kRows * 3, 1});
+    return by_row(b, b.reshape(b.apply(ops::kCumulativeSum, {heads}, {{"axis", std::int64_t{0}}}), {4 * kRows, 3}));
+  });
+  expect_dependent([&](Builder& b, Var x) { return b.reshape(by_time(b, x), {kRows, 4, 3}); });
+  expect_dependent([&](Builder& b, Var x) {
+    const Var flat = by_time(b, x), last = b.slice_axis(flat, 0, 4 * kRows - 1, 1);
+    return by_row(b, b.concat({last, b.slice_axis(flat, 0, 0, 4 * kRows - 1)}, 0));
+  });
+  expect_dependent([&](Builder& b, Var x) {  // the time is another for each
+    return x + by_row(b, b.iota({DType::f64, {4 * kRows, 3}}, 0));
+  });
+}
+
 /// y of x: f64[rows, 4], for two numbers of rows.
 std::optional<std::string> counted(const std::function<Var(Builder&, Var x, std::int64_t rows)>& make) {
   const auto graph = [&](std::int64_t rows) {

@@ -183,6 +183,11 @@ TEST(Generator, WhatIsNoLanguageModel) {
   });
   expect(refusal(both_ways, {1, 2}),
          "the logits at token 2 of 4 depend on what comes behind it: the model does not look back alone");
+  const Model faint = Model::define([](Layers& nn) {  // the same with logits of nearly nothing, which decide texts all the same
+    Var rows = ops::gather(nn.constant(successors()), nn.input("ids", DType::i64, {kBatch, 4}), 0);
+    nn.output("y", (rows + ops::broadcast(ops::sum(rows, {1}, ops::Axes::kept), rows.shape())) * 1e-5);
+  });
+  expect(refusal(faint, {1, 2}), "depend on what comes behind it");
   Generator whole(both_ways, on_cpu());
   EXPECT_EQ(whole.generate(std::vector<std::int64_t>{0, 0, 0, 0}, {.tokens = 1}).size(), 1u)
       << "a whole context has nothing behind it";

@@ -50,7 +50,7 @@ TEST(PendingSteps, OnesTooManyAreRefused) {
   EXPECT_THROW(trainer.start(), UserError);
   trainer.take_loss();
   EXPECT_THROW(trainer.take_loss(), UserError);
-  EXPECT_THROW(trainer.input(std::size_t{2}), InternalError);
+  EXPECT_THROW(trainer.input(std::size_t{2}), UserError);
 }
 
 }  // namespace

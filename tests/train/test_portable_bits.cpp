@@ -66,5 +66,20 @@ TEST(PortableBitsOfTheCommand, WantFusedMultiplyAdds) {
   EXPECT_NE(result.errors.find("wanted AVX2 and FMA or AVX-512"), std::string::npos) << result.errors;
 }
 
+/// A GPU's bits are its own: what was asked for is not forgotten there.
+TEST(PortableBitsOfTheCommand, AreOfTheCpuAlone) {
+  const TemporaryDirectory folder;
+  const RecordedModel model = recorded_model("mlp");
+  const auto train = [&](const std::string& device) {
+    return run_gcomp({"train", model.model(), "--data", model.data(), "--loss", "cross_entropy", "--batch", "8", "--steps", "1",
+                      "--out", folder / "t.onnx", "--portable-bits", "--device", device});
+  };
+  const CommandResult result = train("cuda");
+  EXPECT_EQ(result.exit_code, 6) << result.errors;
+  EXPECT_NE(result.errors.find("--portable-bits"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("wanted --device cpu"), std::string::npos) << result.errors;
+  if (runtime::widest_instruction_set() != InstructionSet::baseline) { EXPECT_EQ(train("auto").exit_code, 0); }
+}
+
 }  // namespace
 }  // namespace gcomp::test

@@ -181,5 +181,31 @@ TEST(PublicApi, AnErrorIsAStandardException) {
   }
 }
 
+/// An application may hold its model itself: the file's bytes are the file.
+TEST(PublicModel, OfBytesIsThatOfTheFile) {
+  const std::string path = std::string(GCOMP_SOURCE_DIR) + "/examples/digits/digits.onnx";
+  std::string bytes = test::contents(path);
+  const Model parsed = Model::parse(std::as_bytes(std::span(bytes)), "held.onnx");
+  std::ranges::fill(bytes, '\0');
+  EXPECT_EQ(parsed.name(), "held.onnx");
+  const test::TemporaryDirectory folder;
+  const auto trained = [&](const Model& model, const std::string& out) {
+    Trainer trainer(model, {.loss = "cross_entropy", .optimizer = {"sgd"}, .batch = 4, .device = DeviceRequest::cpu});
+    Tensor images(trainer.input_type(trainer.input_names()[0]));
+    for (std::int64_t i = 0; i < images.elements(); ++i) images.set(i, std::sin(static_cast<double>(i)));
+    const Tensor labels = Tensor::of_integers(std::vector<std::int64_t>{1, 2, 3, 4});
+    trainer.train_step({{trainer.input_names()[0], images}, {"label", labels}});
+    trainer.save(folder / out);
+    return test::contents(folder / out);
+  };
+  EXPECT_TRUE(trained(parsed, "parsed.onnx") == trained(Model::load(path), "loaded.onnx"));
+  try {
+    Model::parse({}, "empty.onnx");
+    ADD_FAILURE() << "nothing is a model";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("'empty.onnx' is not an ONNX model"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace gcomp

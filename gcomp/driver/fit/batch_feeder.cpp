@@ -111,4 +111,21 @@ std::string find_non_finite(const Dataset& data, const Trainer& trainer, std::sp
   return "";
 }
 
+std::string find_uncounted(const Dataset& data, const Trainer& trainer, std::span<const std::int64_t> rows, const EpochKey& key) {
+  const runtime::RowReader reader(data);
+  for (const LabelLimit& limit : label_limits(trainer)) {
+    if (!limit.ignored) continue;
+    const auto is_ignored = [&](std::int64_t row) {
+      const std::vector<std::int64_t> labels = reader.row(reader.find(limit.array), row, key).to_integers();
+      return std::ranges::all_of(labels, [&](std::int64_t label) { return label == *limit.ignored; });
+    };
+    try {
+      if (std::ranges::all_of(rows, is_ignored))
+        return concat("No label of this batch counts: all of array '", limit.array, "' are ", *limit.ignored,
+                      ", which the loss ignores, and its mean is of none");
+    } catch (const UserError&) { continue; }  // a row that another stood in for
+  }
+  return "";
+}
+
 }  // namespace gcomp::driver

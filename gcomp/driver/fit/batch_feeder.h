@@ -82,5 +82,7 @@ auto on_rows(Trainer& trainer, const Dataset& data, const Work& work, const Rows
 /// "'x.npz', array 'x', row 17 holds nan" for the first NaN or infinity among these rows of the trainer's float arrays, as that
 /// epoch has them, or "".
 std::string find_non_finite(const Dataset& data, const Trainer& trainer, std::span<const std::int64_t> rows, const EpochKey& key);
+/// Why a mean over labels is of none: those of the rows are all ignored; "" where some count.
+std::string find_uncounted(const Dataset& data, const Trainer& trainer, std::span<const std::int64_t> rows, const EpochKey& key);
 
 }  // namespace gcomp::driver

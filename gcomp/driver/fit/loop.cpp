@@ -148,11 +148,26 @@ void FitLoop::take_loss(std::int64_t step) {
   if (follows_epochs()) decisions_.epoch_loss.add(result_.loss, std::ssize(rows_->rows_of(step)));
   count_skipped();
   if (decisions_.spikes) decisions_.spikes->add(result_.loss, trainer_.gradient_norm().value_or(0));
+  const bool is_good = trainer_.skipped() || std::isfinite(result_.loss);
+  in_step_ = !is_good;  // what a caller throws leaves a good step as it is
   report_step(step);
+  in_step_ = true;
   if (const Optional<LossScaleStatus> scale = trainer_.loss_scale()) check_scale(step, *scale);
-  if (!trainer_.skipped() && !std::isfinite(result_.loss))
-    throw NotFinite(concat(where(step), "the loss is ", result_.loss), why_not_finite(step));
+  if (!is_good) throw NotFinite(concat(where(step), "the loss is ", result_.loss), why_not_finite(step));
   in_step_ = false;
+}
+
+/// Calls what the caller gave, who may save the trainer: what is saved goes on with the next step. Where no schedule decides the
+/// rate, one that is set meanwhile is that of the steps from then on.
+template <class Callback>
+void FitLoop::call(const Callback& callback) {
+  DataPosition position = position_;
+  position.steps = std::max(first_, started_steps_);
+  trainer_.set_data_position(position);
+  trainer_.set_learning_rate(base_rate_);
+  if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
+  callback();
+  if (!schedule_) base_rate_ = trainer_.learning_rate();
 }
 
 void FitLoop::count_skipped() {
@@ -185,7 +200,7 @@ void FitLoop::report_step(std::int64_t step) {
                        .data_wait = waited,
                        .told = told(step)};
   if (run_ && report.told) run_->write_step(report);
-  callbacks_.step(report);
+  if (!leaving_) call([&] { callbacks_.step(report); });
 }
 
 /// A step that overflows is skipped; steps that all do end the run, where the scale says so: below 1 it no longer scales up. A
@@ -206,6 +221,7 @@ std::string FitLoop::where(std::int64_t step) const {
 
 std::string FitLoop::why_not_finite(std::int64_t step) {
   if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step), key_of(step)); !culprit.empty()) return culprit;
+  if (std::string none = find_uncounted(data_, trainer_, rows_->rows_of(step), key_of(step)); !none.empty()) return none;
   if (step == 0 && !std::isfinite(result_.loss))
     return "It is so before anything is trained, whatever --lr: what the model computes from these rows overflows "
            "or is not defined, or its weights are not finite";
@@ -230,7 +246,7 @@ void FitLoop::evaluate(std::int64_t step, bool regular) {
   if (report.best) decisions_.best_step = step + 1;
   if (report.best) save_best();
   if (run_) run_->write_evaluation(report, options_.eval->source());
-  callbacks_.evaluation(report);
+  call([&] { callbacks_.evaluation(report); });
   if (!regular) return;
   if (decisions_.plateau_metric) schedule_->plateau()->observe(decisions_.plateau_metric->value(*result_.evaluation));
   const bool stops = decisions_.early_stop && decisions_.early_stop->observe(*result_.evaluation);
@@ -277,9 +293,7 @@ void FitLoop::open_checkpoints() {
 void FitLoop::checkpoint(std::int64_t step) {
   DataPosition position = position_;
   position.steps = step + 1;
-  trainer_.set_data_position(position);
-  if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
-  callbacks_.checkpoint();
+  call([&] { callbacks_.checkpoint(); });
   checkpointed_ = Clock::now();
   checkpointed_steps_ = step + 1;
   if (run_) open_checkpoints();
@@ -374,6 +388,9 @@ FitResult FitLoop::run_with_others() {
   } catch (const Error& error) {
     if (!ranks_.several() || ranks_.have_ended()) throw;
     throw ranks_.failed(error);
+  } catch (const std::exception& error) {  // of a data set, or of what the caller gave to be called
+    if (!ranks_.several() || ranks_.have_ended()) throw;
+    throw ranks_.failed(InternalError(error.what()));
   }
 }
 
@@ -381,7 +398,7 @@ bool FitLoop::has_finite_weights() const {
   try {
     trainer_.check_finite();
     return true;
-  } catch (const UserError&) { return false; }  // check_outcome() says so
+  } catch (const Error&) { return false; }  // check_outcome() says so, or what ends the run is a device's error
 }
 
 void FitLoop::check_outcome() {
@@ -411,14 +428,24 @@ FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, 
   std::optional<driver::RunRecord> record;
   if (options.run) record.emplace(*options.run, trainer, data, options, plan);
   FitResult result;
+  const auto leave = [&](const char* why, ExitCode code) {
+    FitFailure left = loop.leave();
+    left.code = code;
+    std::optional<driver::CollectedStates> collected;  // for the rank that keeps the run
+    if (ranks.several() && left.has_trained()) collected.emplace(trainer);
+    if (record) record->fail(trainer, why, left);
+    callbacks.failed(left);
+  };
   try {
     result = loop.run_with_others();
   } catch (const Error& error) {
-    FitFailure left = loop.leave();
-    std::optional<driver::CollectedStates> collected;  // for the rank that keeps the run
-    if (ranks.several() && left.has_trained()) collected.emplace(trainer);
-    if (record) record->fail(trainer, error.what(), left);
-    callbacks.failed(left);
+    leave(error.what(), error.code());
+    throw;
+  } catch (const std::exception& error) {
+    leave(error.what(), ExitCode::internal);
+    throw;
+  } catch (...) {
+    leave("something was thrown that is no std::exception", ExitCode::internal);
     throw;
   }
   std::optional<driver::CollectedStates> collected;

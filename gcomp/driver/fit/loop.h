@@ -74,6 +74,8 @@ class FitLoop {
   void take_loss(std::int64_t step);
   void count_skipped();
   void report_step(std::int64_t step);
+  template <class Callback>
+  void call(const Callback& callback);
   void check_scale(std::int64_t step, const LossScaleStatus& scale);
   void after_step(std::int64_t step);
   bool settles_after(std::int64_t step) const;
@@ -124,6 +126,7 @@ class FitLoop {
   std::int64_t started_steps_ = 0;        // of the data: the last that was started
   std::int64_t checkpointed_steps_ = -1;  // of the data: the last that a checkpoint was taken after
   bool in_step_ = false;                  // an error now leaves states of which nothing is known
+  bool leaving_ = false;                  // an error ends it: the caller is told of no more steps
   std::vector<SkippedRow> skipped_in_evaluations_;
   std::vector<double> group_rates_;  // of the step that is reported
   Clock::time_point started_, step_end_, checkpointed_;

@@ -34,8 +34,9 @@ bool is_of_data(const std::string& name) { return name == kVocabularyName || nam
 
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
-  constexpr std::string_view kNames[] = {kConfigName, kRunName,    kMetricsName, "metrics.csv",    "log.txt", "last.onnx",
-                                         "last.gcx",  "best.onnx", "best.gcx",   kCheckpointsName, kLockName};
+  constexpr std::string_view kNames[] = {kConfigName, kRunName,         kMetricsName, "metrics.csv", "log.txt",
+                                         "last.onnx", "last.onnx.data", "last.gcx",   "best.onnx",   "best.onnx.data",
+                                         "best.gcx",  kCheckpointsName, kLockName};
   const std::string_view after_earlier = name.starts_with(kEarlierStart) ? std::string_view(name).substr(kEarlierStart.size()) : "";
   const bool is_earlier = !after_earlier.empty() && after_earlier.find_first_not_of("0123456789") == after_earlier.npos;
   return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || is_earlier ||
@@ -316,7 +317,11 @@ bool RunDirectory::goes_on() const { return impl_->has_run && impl_->earlier == 
 std::string RunDirectory::timed_choices() const {
   return goes_on() ? driver::timed_choices_of(impl_->checkpoints()) : std::string();
 }
-void RunDirectory::set_config(std::string_view json) { impl_->config = json; }
+void RunDirectory::set_config(std::string_view json) {
+  check_user(nlohmann::json::accept(json), "the configuration of a run is no JSON: '", json.substr(0, 60),
+             json.size() > 60 ? "..." : "", "'");
+  impl_->config = json;
+}
 
 void RunDirectory::log(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);

@@ -115,7 +115,7 @@ std::string RunRecord::save_last(Trainer& trainer) const {
 void RunRecord::end(Trainer& trainer, FitResult& result) {
   try {
     result.last = save_last(trainer);
-  } catch (const UserError& error) { result.last_failure = error.what(); }
+  } catch (const Error& error) { result.last_failure = error.what(); }
   json outcome{{"state", name_of(result.end)}, {"steps_done", trainer.data_position().steps}, {"loss", result.loss},
                {"seconds", result.seconds},    {"weights_sha256", trainer.weights_digest()},  {"skipped", result.skipped}};
   if (result.best) outcome["best"] = {{"value", *result.best}, {"step", result.best_step}};
@@ -129,7 +129,7 @@ void RunRecord::fail(Trainer& trainer, std::string_view why, FitFailure& left) {
   if (left.stands_after) outcome["steps_done"] = *left.stands_after;
   if (left.has_trained()) try {
       left.last = save_last(trainer);
-    } catch (const UserError& error) { left.tolerated.emplace_back(error.what()); }
+    } catch (const std::exception& error) { left.tolerated.emplace_back(error.what()); }
   close(std::move(outcome));
   const std::vector<std::string> failures = run_.all_failures();
   left.tolerated.insert(left.tolerated.end(), failures.begin(), failures.end());
