@@ -99,6 +99,10 @@ DeviceName parse_device(std::string_view text) {
 }
 
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
+  // A GPU's bits are its own: libraries and generations of GPUs differ.
+  if (options.portable_bits && request == DeviceRequest::automatic) request = DeviceRequest::cpu;
+  if (options.portable_bits && request != DeviceRequest::cpu)
+    throw DeviceError("--portable-bits: results with the same bits on every machine are the CPU's; wanted --device cpu");
   const bool several = options.communicator && options.communicator->size() > 1;
   return several ? choose_together(request, options) : choose_alone(request, options);
 }

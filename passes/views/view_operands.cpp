@@ -83,7 +83,8 @@ class Viewer {
   bool takes_views(const Node& node) const {
     if (node.op->matrices.operands == 0 || node.op->kind == Kind::kernel || has_views(node.attributes)) return false;
     if (node.op->kind == Kind::composite) return target_.is_legal(node);
-    return target_.takes_view && node.result()->type.elements() > 0;
+    const auto is_empty = [](const Value* value) { return value && value->type.elements() == 0; };
+    return target_.takes_view && !is_empty(node.result()) && std::ranges::none_of(node.operands, is_empty);
   }
   bool takes(const Node& node, const StridedView& view) const {
     return node.op->kind == Kind::composite ? has_unit_rows(view) : target_.takes_view(node, view);

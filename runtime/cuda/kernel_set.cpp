@@ -86,6 +86,12 @@ CubinOptions cubin_options(const DeviceOptions& options) {
 
 KernelSet::KernelSet(const SharedContext& context, const Program& program, const std::set<int>& used,
                      std::span<const std::byte> binary, const DeviceOptions& options) {
+  const int made_for =
+      std::atoi(program.target.architecture.substr(std::min<std::size_t>(3, program.target.architecture.size())).c_str());
+  if (made_for > context->gpu().architecture)
+    throw DeviceError(concat("program '", program.name, "' was compiled for ", program.target.architecture, " and this GPU is ",
+                             describe(context->gpu()), ": compile it for --target cuda:",
+                             architecture_name(context->gpu().architecture), ", or start from the model itself"));
   KernelImages images = usable_images(program, binary, context->gpu(), options);
   std::vector<int> missing;
   for (const int index : used)

@@ -45,6 +45,13 @@ class CudaDoctor : public testing::Test {
   CudaFolder folder_;
 };
 
+TEST_F(CudaDoctor, AGpuThatIsNotThere) {
+  const nlohmann::json report = examine({}, {}, {"--device", "cuda:1"});
+  expect(report, "GPU cuda:0", "ok", "sm_90");
+  expect(report, "GPU cuda:1", "bad", "there is none of this number among 1");
+  EXPECT_EQ(report.at("cuda_training"), false);
+}
+
 TEST_F(CudaDoctor, AGoodMachine) {
   const nlohmann::json report = examine({{"MEMORY", "3GiB"}});
   expect(report, "CUDA driver", "ok", "of CUDA 13.0, ");

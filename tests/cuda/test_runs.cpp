@@ -101,5 +101,39 @@ TEST_F(CudaRuns, WorkersFeedTheSame) {
   }
 }
 
+/// Which libraries compute decides bits, so an artifact goes on without those that its training was to do without.
+TEST_F(CudaRuns, AnArtifactGoesOnWithoutTheLibrariesItDidWithout) {
+  const RecordedModel model = recorded_model("mnist_cnn");
+  const auto train = [&](const std::string& from, const std::string& steps, const std::string& to, std::vector<std::string> more) {
+    std::vector<std::string> words{"train", from, "--data", model.data(), "--steps", steps, "--no-shuffle", "--out", folder_ / to};
+    words.insert(words.end(), more.begin(), more.end());
+    const CudaRun run = folder_.run(words);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return run;
+  };
+  for (const std::string without : {"--no-cudnn", "--no-cublaslt"}) {
+    std::vector<std::string> options = recipe_of(model).train_options;
+    options.insert(options.end(), {"--device", "cuda", without});
+    train(model.model(), "4", "whole.onnx", options);
+    train(model.model(), "2", "half.gcx", options);
+    const CudaRun rest = train(folder_ / "half.gcx", "2", "rest.onnx", {});
+    EXPECT_NE(rest.result.errors.find("was made with " + without + ", and goes on so"), std::string::npos) << rest.result.errors;
+    EXPECT_TRUE(contents(folder_ / "rest.onnx") == contents(folder_ / "whole.onnx")) << without;
+  }
+}
+
+TEST_F(CudaRuns, AnArtifactForANewerGpuIsRefused) {
+  if (on_real_device()) GTEST_SKIP() << "the emulated GPU alone is of any generation";
+  const RecordedModel model = recorded_model("mlp");
+  const CudaRun made = folder_.run({"compile", model.model(), "--train", "--loss", "cross_entropy", "--optimizer", "sgd", "--batch",
+                                    "8", "--target", "cuda:sm_90", "-o", folder_ / "m.gcx"});
+  ASSERT_EQ(made.result.exit_code, 0) << made.result.errors;
+  const CudaRun run = folder_.run({"train", folder_ / "m.gcx", "--data", model.data(), "--steps", "1", "--out", folder_ / "t.onnx"},
+                                  {.emulated = {{"COMPUTE", "7.5"}}});
+  EXPECT_EQ(run.result.exit_code, 6) << run.result.errors;
+  EXPECT_NE(run.result.errors.find("was compiled for sm_90"), std::string::npos) << run.result.errors;
+  EXPECT_NE(run.result.errors.find("--target cuda:sm_75"), std::string::npos) << run.result.errors;
+}
+
 }  // namespace
 }  // namespace gcomp::test

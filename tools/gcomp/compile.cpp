@@ -84,13 +84,7 @@ runtime::Target target_of(const CompileFlags& flags) {
 
 /// Compiling starts from the model's weights: what a run has trained would be lost without a word.
 void keep_trained(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return;
-  std::int64_t steps = 0;
-  try {
-    steps = driver::saved_model(runtime::read_artifact(path), path).position.steps;
-  } catch (const UserError&) { return; }  // no artifact of this gcomp: nothing that it could go on from
-  if (steps > 0)
+  if (const std::int64_t steps = driver::trained_steps(path); steps > 0)
     throw UserError(concat("-o ", path, ": that file holds the weights of ", steps, steps == 1 ? " trained step" : " trained steps",
                            ", which compiling would replace; give another name, or remove it"),
                     ExitCode::usage);
@@ -117,6 +111,10 @@ class Compilation {
     if (flags.train) optimizer_ = flags.optimizer.parse();
     if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());
     options_.step.ranks = flags.ranks;
+    for (const auto& [option, given] : {std::pair("--zero", flags.step.zero != StepFlags().zero),
+                                        std::pair("--bucket-mib", flags.step.bucket_mib != StepFlags().bucket_mib)})
+      if (given && flags.ranks <= 1)
+        console.say(concat("note: ", option, " changes nothing: this is the step of one process (--ranks N has that of a rank)"));
     if (flags.links.empty()) return;
     links_ = parse_links(flags.links);
     if (!codegen::target_of(target_).rates)
@@ -135,6 +133,7 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);
+    const auto kept = driver::keep_data(*model_);
     outputs.protect_model(driver::onnx_file(*model_)->files);
     require_output(flags_.output, *model_, "--out");
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

@@ -71,7 +71,12 @@ int check_gpus(const SharedDriver& driver, const runtime::DeviceOptions& options
     if (gpu.ordinal == options.gpu.value_or(0)) architecture = gpu.architecture;
   };
   try {
-    for (const Gpu& gpu : list_gpus(*driver)) check(gpu);
+    const std::vector<Gpu> gpus = list_gpus(*driver);
+    for (const Gpu& gpu : gpus) check(gpu);
+    const auto asked = [&](const Gpu& gpu) { return gpu.ordinal == *options.gpu; };
+    if (options.gpu && std::ranges::none_of(gpus, asked))
+      findings.push_back({concat("GPU cuda:", *options.gpu), Health::bad,
+                          concat("there is none of this number among ", gpus.size()), "take another GPU, or --device cpu"});
   } catch (const DeviceError& error) { findings.push_back(failure("GPU", Health::bad, error.what())); }
   return architecture;
 }

@@ -34,8 +34,16 @@ std::string ended(std::string text) {
   return text;
 }
 
+/// A node's name in a comment, which ends with its line: nothing that a file says becomes code.
+std::string in_comment(std::string name) {
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f' || c == '\\') c = '?';
+  return name;
+}
+
 std::string grid_line(const std::string& origin, const runtime::Grid& grid) {
-  return concat("// ", origin, ": ", grid.blocks, grid.blocks == 1 ? " block of " : " blocks of ", grid.threads, " threads\n");
+  return concat("// ", in_comment(origin), ": ", grid.blocks, grid.blocks == 1 ? " block of " : " blocks of ", grid.threads,
+                " threads\n");
 }
 
 /// A line for the head of a kernel's file: which IR node it runs for, and how often.
@@ -43,7 +51,7 @@ std::string describe_use(const runtime::KernelLaunch& launch, const runtime::Bac
   if (backend.blocks_of_threads) return grid_line(launch.origin, launch.grid);
   std::int64_t tasks = 0;
   for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
-  return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
+  return concat("// ", in_comment(launch.origin), ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ class Generation {
 
   void run() {
     Generator generator = make_generator();
-    generator.prepare(static_cast<std::int64_t>(prompt_.size()) + flags_.tokens);
+    generator.prepare(static_cast<std::int64_t>(prompt_.size()) + flags_.tokens - 1);
     console_.clear_status();
     if (flags_.context && *flags_.context != generator.context())
       refuse_generation(concat("--context ", *flags_.context, ": '", flags_.model, "' takes ", generator.context(),

@@ -1,10 +1,13 @@
 // gcomp grad: the loss and the gradient of every trained parameter on one batch.
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/gradient_run.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
+#include "ir/base/nearest.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/npz.h"
 #include "tools/gcomp/class_weights.h"
@@ -23,6 +26,23 @@ struct GradFlags {
   ModelOptions model_options;
   DeviceOptions device;
 };
+
+/// In f16 the loss is scaled before it is differentiated: where it is finite and a gradient is not, the scaled one has overflowed.
+void require_no_overflow(const std::vector<NamedTensor>& results) {
+  const auto is_finite = [](const Tensor& tensor) {
+    const std::vector<double> values = tensor.to_doubles();
+    return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+  };
+  if (!is_finite(results[0].second)) return;
+  std::vector<std::string> overflown;
+  for (const auto& [name, gradient] : results)
+    if (!is_finite(gradient)) overflown.push_back(name);
+  if (overflown.empty()) return;
+  throw UserError(concat("gradients of ", listing(overflown),
+                         " overflow float16, times the loss scale; a smaller one is given by "
+                         "--loss-scale 128, and --precision bf16 needs none"),
+                  ExitCode::numeric);
+}
 
 void grad(const GradFlags& flags, const Console& console) {
   if (flags.loss.empty()) throw UserError(missing_loss("--loss is missing"), ExitCode::usage);
@@ -56,6 +76,7 @@ void grad(const GradFlags& flags, const Console& console) {
   try {
     results = gradients.run(views_of(arrays));
   } catch (const UserError& error) { throw UserError(concat("'", flags.inputs, "': ", error.what()), error.code()); }
+  if (options.graph.precision == DType::f16) require_no_overflow(results);
   runtime::write_npz(flags.outputs, results);
   char text[64];
   std::snprintf(text, sizeof text, "loss %.17g", results[0].second.at(0));

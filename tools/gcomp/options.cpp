@@ -146,7 +146,8 @@ void set_library(runtime::LibrarySearch& search, const std::string& text) {
 
 std::int64_t parse_integer(std::string_view text, const std::string& flag) {
   std::int64_t value = 0;
-  if (const std::string complaint = read_number(text, value); !complaint.empty()) usage(concat(flag, ": ", complaint));
+  if (const std::string complaint = read_number(text, value); !complaint.empty())
+    usage(concat(flag, ": ", complaint, complaint.find("found") == complaint.npos ? concat(", found '", text, "'") : ""));
   return value;
 }
 
@@ -417,12 +418,18 @@ void DeviceOptions::add(ArgumentParser& parser) {
       .group(group);
 }
 
-/// What is asked of CUDA does nothing on the CPU.
-void DeviceOptions::note_cuda_options(const Console& console) const {
+/// What is asked of one kind of device does nothing on another.
+void DeviceOptions::note_options_of_others(const Console& console) const {
+  if (request() == runtime::DeviceRequest::cuda) {
+    for (const auto& [given, flag] : {std::pair(winograd, "--winograd"), std::pair(!instruction_set.empty(), "--isa")})
+      if (given) console.say(concat("note: ", flag, " changes nothing with --device ", device, ": it is for the CPU"));
+  }
   if (request() != runtime::DeviceRequest::cpu) return;
   const std::pair<bool, std::string_view> of_cuda[] = {{tune == "on" || tune == "full", "--tune"},
                                                        {tf32, "--tf32"},
                                                        {prefer_cudnn, "--prefer-cudnn"},
+                                                       {no_cudnn, "--no-cudnn"},
+                                                       {no_cublaslt, "--no-cublaslt"},
                                                        {check_steps, "--check-steps"}};
   for (const auto& [given, flag] : of_cuda)
     if (given) console.say(concat("note: ", flag, " changes nothing with --device ", device, ": it is for CUDA"));
@@ -430,7 +437,7 @@ void DeviceOptions::note_cuda_options(const Console& console) const {
 
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   if (threads < 0) usage(concat("--threads ", threads, ": wanted 1 or more, or 0 for one on each processor"));
-  note_cuda_options(console);
+  note_options_of_others(console);
   runtime::DeviceOptions options;
   options.threads = threads;
   options.compiler = compiler;

@@ -68,7 +68,7 @@ struct DeviceOptions {
   runtime::DeviceOptions parse(const Console& console) const;
 
  private:
-  void note_cuda_options(const Console& console) const;
+  void note_options_of_others(const Console& console) const;
 };
 
 /// What a command that reads a .gcx may demand of it.

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "data/format.h"
+#include "gcomp/driver/checkpoint_folder.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
@@ -24,14 +26,23 @@ std::string TrainingRun::skipped_text() const {
   return concat(count, "loss or gradients were not finite");
 }
 
-void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
+namespace {
+
+std::string wrote(const SavedModelFile& saved) {
+  return concat("wrote '", saved.path, "'",
+                saved.beside.empty() ? "" : concat(" and beside it its larger weights, '", saved.beside, "'"));
+}
+
+}  // namespace
+
+void TrainingRun::print_results(const SavedModelFile& saved, const std::string& digest) const {
   char text[160];
   std::snprintf(text, sizeof text, ", last loss %.9g", result_.loss);
   if (result_.steps == 0) console_.result(concat("all ", plan_.steps, " steps were done before"));
   else
     console_.result(concat("trained ", result_.steps, result_.steps == 1 ? " step in " : " steps in ", time_text(result_.seconds),
                            " (", rows_rate_text(static_cast<double>(result_.steps * plan_.batch) / result_.seconds), ")", text));
-  console_.result(concat("wrote '", out, "', seed ", plan_.position.seed, ", weights ", digest.substr(0, 16)));
+  console_.result(concat(wrote(saved), ", seed ", plan_.position.seed, ", weights ", digest.substr(0, 16)));
   say_what_happened();
   if (!result_.evaluation) return;
   for (const std::string& metric : metric_lines(*result_.evaluation)) console_.result(metric);
@@ -150,18 +161,30 @@ void TrainingRun::finish() {
   if (code != 0) throw Unfinished{"", code, nullptr};
 }
 
+/// What there is of the training where no place takes the model; "" for nothing.
+std::string TrainingRun::left_text() const {
+  if (!result_.last.empty()) return concat("what was trained is in '", result_.last, "'");
+  if (!directory_) return "";
+  const std::vector<driver::StepFolder> checkpoints =
+      driver::step_folders(std::filesystem::path(directory_->path()) / "checkpoints");
+  return checkpoints.empty() ? ""
+                             : concat("the newest checkpoint is '", checkpoints.front().path.string(),
+                                      "'; gcomp convert makes an .onnx of it, or once the cause is gone: ", flags_.resume_command);
+}
+
 void TrainingRun::write_results() {
   const std::string digest = trainer_->weights_digest();
-  SavedModelFile saved{.path = result_.last, .failure = {}};
-  if (!flags_.out.empty() || result_.last.empty()) saved = save_somewhere(*trainer_, out());
+  SavedModelFile saved{.path = result_.last, .beside = driver::written_beside(*trainer_), .failure = {}};
+  if (!flags_.out.empty() || result_.last.empty()) saved = save_somewhere(*trainer_, out(), Weights::trained, left_text());
   std::optional<SavedModelFile> averaged;
-  if (!flags_.out_ema.empty()) averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged);
+  if (!flags_.out_ema.empty())
+    averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged, concat("'", saved.path, "' is whole"));
   const SavedModelFile adapter = flags_.lora.save(*trainer_);
   if (!flags_.training && !is_artifact(saved.path))
     report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
                  "written in inference form (--training keeps them as in training)");
-  print_results(saved.path, digest);
-  if (averaged) console_.result(concat("wrote '", averaged->path, "', the average of the parameters"));
+  print_results(saved, digest);
+  if (averaged) console_.result(concat(wrote(*averaged), ", the average of the parameters"));
   if (!adapter.path.empty() && adapter.failure.empty()) console_.result(concat("wrote '", adapter.path, "', the adapters"));
 
   std::string problem;
@@ -185,6 +208,7 @@ void TrainingRun::write_results() {
                saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
         static_cast<int>(ExitCode::invalid));
   nlohmann::json json = results(saved.path, digest);
+  if (!saved.beside.empty()) json["out_data"] = saved.beside;
   if (averaged) json["out_ema"] = averaged->path;
   if (!adapter.path.empty() && adapter.failure.empty()) json["out_adapter"] = adapter.path;
   if (interrupted) json["interrupted"] = name_of_signal(signal());

@@ -134,14 +134,17 @@ std::string TrainingRun::kept_text(const FitFailure& left) {
   if (!left.stands_after)
     return concat("the weights from before the step that failed are no longer there",
                   newest.empty() ? directory_ ? ", and there is no checkpoint (--checkpoint-every keeps some)" : ""
-                                 : concat("; ", newest, ", whose weights --init takes for another run"));
+                  : left.code == ExitCode::numeric
+                      ? concat("; ", newest, ", whose weights --init takes for another run")
+                      : concat("; ", newest, "; once the cause is gone, to go on: ", flags_.resume_command));
   if (!left.has_trained() || !ranks_.is_first()) return "";
   std::vector<std::string> kept;
   if (!left.last.empty()) kept.push_back(left.last);
   for (const auto& [path, weights] : {std::pair(flags_.out, Weights::trained), std::pair(flags_.out_ema, Weights::averaged)})
     if (!path.empty()) try {
-        kept.push_back(save_somewhere(*trainer_, path, weights).path);
-      } catch (const UserError& error) { console_.warn(error.what()); }
+        kept.push_back(
+            save_somewhere(*trainer_, path, weights, kept.empty() ? newest : concat("'", kept.front(), "' is whole")).path);
+      } catch (const Error& error) { console_.warn(error.what()); }
   is_kept_ = !kept.empty();
   if (!is_kept_) return newest;
   return concat("an error ends the run after step ", plan_.done + left.steps, " of ", plan_.steps,

@@ -24,6 +24,7 @@
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/progress.h"
 #include "tools/gcomp/ranks.h"
+#include "tools/gcomp/rescue.h"
 #include "tools/gcomp/step_flags.h"
 
 namespace gcomp::tools {
@@ -94,13 +95,14 @@ class TrainingRun {
   void report_evaluation(const FitEvaluation& evaluation);
   void report_failure(const FitFailure& left);
   std::string kept_text(const FitFailure& left);
+  std::string left_text() const;
 
   void say_what_happened() const;
   void report_data_wait() const;
   void report_exchanges() const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
-  void print_results(const std::string& out, const std::string& digest) const;
+  void print_results(const SavedModelFile& saved, const std::string& digest) const;
   void write_results();
 
   const TrainFlags& flags_;

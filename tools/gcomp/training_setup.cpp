@@ -141,6 +141,10 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
 void TrainingRun::prepare_outputs() {
   if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
   if (is_artifact(flags_.out)) driver::prepare_artifact(*trainer_);
+  if (const std::string why = driver::why_not_exported_later(*trainer_); is_artifact(flags_.out) && !why.empty())
+    console_.warn(concat("--out ", flags_.out,
+                         " cannot be exported later, since --init gives the model other weights than its file's, and ", why,
+                         "; --out NAME.onnx can be written"));
   if (!flags_.out_ema.empty() && !trainer_->keeps_average())
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
   const bool exports = flags_.out.empty() ? driver::comes_from_onnx(*trainer_) : !is_artifact(flags_.out);
