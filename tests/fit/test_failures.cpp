@@ -231,12 +231,12 @@ TEST_F(Failures, LabelsThatAreAllIgnoredAreNamed) {
     Trainer trainer(model, {.loss = "cross_entropy", .optimizer = {"sgd"}, .batch = 2, .device = DeviceRequest::cpu});
     const auto data = dataset_of(
         {{"x", Tensor::of(DType::f32, {2, 2}, {1, 2, 3, 4})}, {"label", Tensor::of(DType::i64, {2}, {-100, last_label})}});
-    return runtime::test::user_error([&] { fit(trainer, *data, {.steps = 1}); });
+    fit(trainer, *data, {.steps = 1});
   };
-  const std::string said = train(-100);
+  const std::string said = runtime::test::user_error([&] { train(-100); });
   EXPECT_NE(said.find("the loss is nan"), std::string::npos) << said;
   EXPECT_NE(said.find("No label of this batch counts: all of array 'label' are -100"), std::string::npos) << said;
-  EXPECT_EQ(train(2), "");
+  EXPECT_NO_THROW(train(2));
 }
 
 /// Whatever a caller's function or data set throws, after the step at which it does so all is kept.
