@@ -35,8 +35,8 @@ Var Layers::embedding(const std::string& name, Var ids, std::int64_t rows, std::
   }
   const auto initial = [=, drawn = frontend::normal_values(impl_.seed, name + ".weight", 1)](std::int64_t first, auto values) {
     drawn(first, values);
-    for (std::int64_t i = 0; i < std::ssize(values); ++i)
-      if ((first + i) / width == padding) values[static_cast<std::size_t>(i)] = 0;
+    const std::int64_t end = std::min<std::int64_t>((padding + 1) * width - first, std::ssize(values));
+    for (std::int64_t i = std::max<std::int64_t>(padding * width - first, 0); i < end; ++i) values[static_cast<std::size_t>(i)] = 0;
   };
   return impl_.builder.gather(impl_.parameter(name + ".weight", {rows, width}, initial), ids, 0, padding);
 }

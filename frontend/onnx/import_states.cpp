@@ -22,7 +22,7 @@ void Importer::add_initializers(Scope& scope) {
     Tensor values = naming_file(file_.path, [&] { return share_tensor(file_.source, proto); });
     initializer.values = std::make_shared<const Tensor>(import_tensor(options_, std::move(values)));
   }
-  const ParameterPlan plan = plan_parameters(source_, initializers, options_);
+  const ParameterPlan plan = plan_parameters(source_, initializers, file_.fixed, options_);
   model_.parameters = plan.parameters;
   model_.aliases = plan.aliases;
   model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());

@@ -7,7 +7,6 @@
 
 #include "frontend/globs.h"
 #include "frontend/onnx/embeddings.h"
-#include "frontend/onnx/fixed_weights.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
 #include "frontend/onnx/planner.h"
@@ -86,10 +85,11 @@ std::vector<bool> nodes_after_inputs(const ::onnx::GraphProto& graph) {
 
 }  // namespace
 
-Planner::Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
+Planner::Planner(const Source& source, const Initializers& initializers, const std::vector<FixedWeight>& fixed,
+                 const ImportOptions& options)
     : graph_(source.model.graph()),
       initializers_(initializers),
-      fixed_(fixed_weights(source)),
+      fixed_(fixed),
       options_(options),
       merged_(source.merged),
       uses_(uses_of_initializers(graph_)),
@@ -350,8 +350,9 @@ void Planner::check_globs() const {
   require_matches("--freeze", options_.freeze, names, "initializer");
 }
 
-ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options) {
-  return Planner(source, initializers, options).run();
+ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const std::vector<FixedWeight>& fixed,
+                              const ImportOptions& options) {
+  return Planner(source, initializers, fixed, options).run();
 }
 
 }  // namespace gcomp::frontend

@@ -52,7 +52,8 @@ struct ParameterPlan {
 };
 
 /// Decides by what the file says of each initializer; where it says nothing, by uses, names and values; then by the globs of
-/// `options`.
-ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options);
+/// `options`. `fixed`: fixed_weights().
+ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const std::vector<FixedWeight>& fixed,
+                              const ImportOptions& options);
 
 }  // namespace gcomp::frontend

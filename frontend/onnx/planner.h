@@ -28,7 +28,8 @@ inline bool is_statistic(const Use& use) { return use.role == UseRole::running_s
 
 class Planner {
  public:
-  Planner(const Source& source, const Initializers& initializers, const ImportOptions& options);
+  Planner(const Source& source, const Initializers& initializers, const std::vector<FixedWeight>& fixed,
+          const ImportOptions& options);
   ParameterPlan run();
 
  private:
@@ -85,7 +86,7 @@ class Planner {
 
   const ::onnx::GraphProto& graph_;
   const Initializers& initializers_;
-  const std::vector<FixedWeight> fixed_;
+  const std::vector<FixedWeight>& fixed_;
   const ImportOptions& options_;
   const std::map<std::string, std::string>& merged_;  ///< Source::merged
   std::unordered_map<std::string, std::vector<Use>> uses_;
