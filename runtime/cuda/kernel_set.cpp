@@ -84,11 +84,19 @@ CubinOptions cubin_options(const DeviceOptions& options) {
   return cubins;
 }
 
+namespace {
+
+/// 90 of "sm_90", 0 where it names none.
+int architecture_of(const Program& program) {
+  const std::string& name = program.target.architecture;
+  return name.size() > 3 ? std::atoi(name.c_str() + 3) : 0;
+}
+
+}  // namespace
+
 KernelSet::KernelSet(const SharedContext& context, const Program& program, const std::set<int>& used,
                      std::span<const std::byte> binary, const DeviceOptions& options) {
-  const int made_for =
-      std::atoi(program.target.architecture.substr(std::min<std::size_t>(3, program.target.architecture.size())).c_str());
-  if (made_for > context->gpu().architecture)
+  if (architecture_of(program) > context->gpu().architecture)
     throw DeviceError(concat("program '", program.name, "' was compiled for ", program.target.architecture, " and this GPU is ",
                              describe(context->gpu()), ": compile it for --target cuda:",
                              architecture_name(context->gpu().architecture), ", or start from the model itself"));
@@ -119,7 +127,7 @@ std::vector<std::byte> compile_images(const Program& program, const DeviceOption
   nvrtc.require(architecture);
   std::vector<int> all;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) all.push_back(static_cast<int>(i));
-  KernelImages images{.architecture = std::atoi(architecture.substr(3).c_str()), .images = {}};
+  KernelImages images{.architecture = architecture_of(program), .images = {}};
   compile_missing(program, all, nvrtc, options, images);
   return pack(images);
 }
