@@ -17,8 +17,9 @@ namespace gcomp {
 enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
 
 /// The vector instructions that the CPU's kernels use, from narrow to wide. Baseline is what every processor of its architecture
-/// has (on x86-64 SSE2, on ARM NEON), avx2 comes with FMA (x86-64-v3), avx512 with its F, DQ, BW and VL parts.
-enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
+/// has (on x86-64 SSE2, on ARM NEON), avx2 comes with FMA (x86-64-v3), avx512 with its F, DQ, BW and VL parts, amx with AVX-512 and
+/// AVX512-BF16: its tiles multiply bf16, everything else is as with avx512.
+enum class InstructionSet : std::uint8_t { baseline, avx2, avx512, amx };
 
 /// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
 enum class MatmulPrecision : std::uint8_t { strict, tf32 };
@@ -74,7 +75,8 @@ struct DeviceOptions {
   /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none.
   Optional<InstructionSet> instruction_set;
   /// CPU: demands the same bits as every x86-64 processor with AVX2 and FMA gives, with AVX2 and AVX-512, whichever compiler makes
-  /// the kernels: they come by themselves with these instructions, and a device with others is not opened: DeviceError (exit 6).
+  /// the kernels: they come by themselves with these instructions, but for products and convolutions of bf16 by AMX's tiles, which
+  /// are then not used; a device with narrower ones is not opened: DeviceError (exit 6).
   /// Trigonometric functions and erf of f64 are the C library's, and as portable as it is.
   bool portable_bits = false;
   /// CPU: convolutions of 3 x 3 taps that move by one position by Winograd's F(2x2, 3x3), faster and with other last digits

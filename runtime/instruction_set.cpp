@@ -5,6 +5,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace gcomp::runtime {
 namespace {
@@ -15,6 +19,28 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+/// AMX's tiles and their products of bf16: the operating system must save them, and let this process use them.
+bool has_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;  // of leaf 7, EDX
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+InstructionSet find_widest() {
+  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl");
+  if (!fma) return InstructionSet::baseline;
+  if (!wide) return InstructionSet::avx2;
+  return __builtin_cpu_supports("avx512bf16") && has_tiles() ? InstructionSet::amx : InstructionSet::avx512;
+}
 #endif
 
 struct NamedSet {
@@ -23,14 +49,15 @@ struct NamedSet {
 };
 constexpr NamedSet kInstructionSets[] = {{InstructionSet::baseline, "baseline", "128-bit vectors"},
                                          {InstructionSet::avx2, "avx2", "AVX2"},
-                                         {InstructionSet::avx512, "avx512", "AVX-512"}};
+                                         {InstructionSet::avx512, "avx512", "AVX-512"},
+                                         {InstructionSet::amx, "amx", "AVX-512 and AMX"}};
 
 }  // namespace
 
 InstructionSet parse_instruction_set(std::string_view text) {
   for (const NamedSet& known : kInstructionSets)
     if (known.name == text) return known.set;
-  throw UserError(concat("unknown instruction set '", text, "': expected baseline, avx2 or avx512"), ExitCode::usage);
+  throw UserError(concat("unknown instruction set '", text, "': expected baseline, avx2, avx512 or amx"), ExitCode::usage);
 }
 
 InstructionSet usable_instruction_set(Optional<InstructionSet> asked, InstructionSet widest) {
@@ -46,17 +73,16 @@ std::string_view shown_name(InstructionSet set) { return kInstructionSets[static
 
 InstructionSet widest_instruction_set() {
 #if defined(__x86_64__)
-  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512vl");
-  if (fma) return wide ? InstructionSet::avx512 : InstructionSet::avx2;
-#endif
+  static const InstructionSet widest = find_widest();
+  return widest;
+#else
   return InstructionSet::baseline;
+#endif
 }
 
 bool has_bf16_products() {
 #if defined(__x86_64__)
-  return widest_instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16");
+  return widest_instruction_set() >= InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
 #else
   return false;
 #endif

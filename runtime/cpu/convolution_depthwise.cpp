@@ -12,7 +12,7 @@ namespace {
 // What an area reads of either activation, about: it stays in the second cache.
 constexpr std::int64_t kAreaElements = 1 << 15, kFewestPositions = 16, kMostPositions = 512;
 // Sums of a weight gradient, each of which takes some areas; together they have so many elements at most.
-constexpr std::int64_t kMostParts = 32, kMostPartElements = std::int64_t{1} << 20;
+constexpr std::int64_t kMostPartsOfChannels = 32, kMostPartElements = std::int64_t{1} << 20;
 constexpr std::int64_t kTransposedChannels = 64;  // of the weights, by a task
 
 /// The areas, and a thread's lists of what one of them reads.
@@ -103,7 +103,7 @@ class DepthwiseWeightGradient final : public DepthwiseCall {
         gradient_(reinterpret_cast<float*>(operands.output)),
         weight_(reinterpret_cast<float*>(operands.weight)),
         areas_in_all_(static_cast<std::int64_t>(all_areas_.size())),
-        parts_(std::clamp<std::int64_t>(std::min(kMostParts, kMostPartElements / (taps_ * channels_)), 1, areas_in_all_)) {}
+        parts_(std::clamp<std::int64_t>(std::min(kMostPartsOfChannels, kMostPartElements / (taps_ * channels_)), 1, areas_in_all_)) {}
 
   WorkspaceSize workspace() const override { return {parts_ * part_bytes(), lists_bytes()}; }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/base/integers.h"
+#include "runtime/cpu/convolution_amx.h"
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
@@ -266,6 +267,7 @@ class PairWeightGradient final : public LibraryCall {
 
 std::unique_ptr<LibraryCall> make_half_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {
   if (call.dtype == DType::bf16 && is_matrix_product(call)) return make_convolution_product(call, operands);
+  if (operands.backend.tiles && takes_tiles(call)) return make_tile_convolution(call, operands);
   if (call.dtype == DType::bf16 && sums_pairs(call)) {
     if (call.kind == ConvolutionKind::weight_gradient) return std::make_unique<PairWeightGradient>(call, operands);
     return std::make_unique<PairConvolution>(call, operands);

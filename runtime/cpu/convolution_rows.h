@@ -10,8 +10,9 @@
 namespace gcomp::runtime::cpu {
 
 /// Copies `count` elements in few moves, the last of which may overlap the one before.
-inline void copy_run(const float* from, std::int64_t count, float* to) {
-  const auto move = [&](std::int64_t at, auto elements) { std::memcpy(to + at, from + at, elements * sizeof(float)); };
+template <class T>
+void copy_run(const T* from, std::int64_t count, T* to) {
+  const auto move = [&](std::int64_t at, auto elements) { std::memcpy(to + at, from + at, elements * sizeof(T)); };
   constexpr std::integral_constant<std::size_t, 8> eight;
   constexpr std::integral_constant<std::size_t, 4> four;
   if (count >= 8) {
@@ -26,8 +27,9 @@ inline void copy_run(const float* from, std::int64_t count, float* to) {
 }
 
 /// Rows for positions [first, first + count) of a grid of outputs. `rows` holds count * taps * channels elements.
-inline void gather_rows(const TapGrid& grid, const ConvolutionShape& shape, const PositionedChannels& source, const float* input,
-                        std::int64_t first, std::int64_t count, float* rows) {
+template <class T>
+void gather_rows(const TapGrid& grid, const ConvolutionShape& shape, const PositionedChannels& source, const T* input,
+                 std::int64_t first, std::int64_t count, T* rows) {
   const std::int64_t channels = source.channels, kernel_width = shape.kernel[2], width = kernel_width * channels;
   const auto lines = static_cast<std::int64_t>(grid.taps.size()) / kernel_width;
   const std::int64_t row = lines * width, step = grid.scale[2];
@@ -42,20 +44,20 @@ inline void gather_rows(const TapGrid& grid, const ConvolutionShape& shape, cons
       const Tap& tap = grid.taps[static_cast<std::size_t>(line * kernel_width)];
       const std::int64_t d = run.depth * grid.scale[0] + tap.offset[0], h = run.height * grid.scale[1] + tap.offset[1];
       const bool inside = d >= 0 && d < source.extent[0] && h >= 0 && h < source.extent[1];
-      const float* from = input + source.offset(run.image, d, h, 0);
-      float* to = rows + run.index * row + line * width;
+      const T* from = input + source.offset(run.image, d, h, 0);
+      T* to = rows + run.index * row + line * width;
       const auto piecewise = [&](std::int64_t i) {
         for (std::int64_t k = 0; k < kernel_width; ++k) {
           const std::int64_t x = (run.width + i) * step + grid.taps[0].offset[2] + k * shape.dilation[2];
-          float* at = to + i * row + k * channels;
+          T* at = to + i * row + k * channels;
           if (inside && x >= 0 && x < source.extent[2]) std::copy_n(from + x * channels, channels, at);
-          else std::fill_n(at, channels, 0.0f);
+          else std::fill_n(at, channels, T{});
         }
       };
       for (std::int64_t i = 0; i < begin; ++i) piecewise(i);
       for (std::int64_t i = end; i < run.count; ++i) piecewise(i);
       if (!inside) {
-        for (std::int64_t i = begin; i < end; ++i) std::fill_n(to + i * row, width, 0.0f);
+        for (std::int64_t i = begin; i < end; ++i) std::fill_n(to + i * row, width, T{});
         continue;
       }
       from += ((run.width + begin) * step - before) * channels;

@@ -12,7 +12,7 @@ extern const ConvolutionFunctions kConvolutionBaseline, kConvolutionBaselineWide
 
 const ConvolutionFunctions& convolution_functions(InstructionSet set) {
 #if defined(__x86_64__)
-  if (set == InstructionSet::avx512) return kConvolutionAvx512;
+  if (vectors_of(set) == InstructionSet::avx512) return kConvolutionAvx512;
   if (set == InstructionSet::avx2) return kConvolutionAvx2;
 #endif
   static_cast<void>(set);
@@ -22,7 +22,7 @@ const ConvolutionFunctions& convolution_functions(InstructionSet set) {
 const ConvolutionFunctions& bf16_convolution_functions(InstructionSet set) {
 #if defined(__x86_64__)
   static const bool pairs = has_bf16_products();
-  if (set == InstructionSet::avx512) return pairs ? kConvolutionAvx512Bf16 : kConvolutionAvx512Widened;
+  if (vectors_of(set) == InstructionSet::avx512) return pairs ? kConvolutionAvx512Bf16 : kConvolutionAvx512Widened;
   if (set == InstructionSet::avx2) return kConvolutionAvx2Widened;
 #endif
   static_cast<void>(set);

@@ -11,7 +11,7 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-constexpr std::int64_t kElement = sizeof(float), kRows = kWinogradRows, kTile = kWinogradTile;
+constexpr std::int64_t kFloat = sizeof(float), kRows = kWinogradRows, kTile = kWinogradTile;
 constexpr std::int64_t kFewestChannels = 32, kFewestTiles = 48, kWeightsOfTile = 1600;
 // Between transformed rows, so that the same places of all of them do not share a cache set.
 constexpr std::int64_t kApart = 16;
@@ -91,7 +91,7 @@ class WinogradConvolution final : public LibraryCall {
     channel_step_ = forward ? kWinogradTaps : inputs;
     weights_ = {nullptr, forward ? inputs : kWinogradTaps, 0, !forward};
     nothing_.resize(static_cast<std::size_t>(channels_));
-    most_ = std::clamp(kTaskBytes / (kRows * kElement * (channels_ + results_)) / kWhole * kWhole, kFewestOfTask, kMostOfTask);
+    most_ = std::clamp(kTaskBytes / (kRows * kFloat * (channels_ + results_)) / kWhole * kWhole, kFewestOfTask, kMostOfTask);
   }
 
   WorkspaceSize workspace() const override {
@@ -126,9 +126,9 @@ class WinogradConvolution final : public LibraryCall {
     return {shape.batch, shape.input, shape.output, {0, 2 - shape.pad[1], 2 - shape.pad[2]}};
   }
 
-  std::int64_t packed_bytes() const { return aligned_size(gemm_packed_b_bytes(results_, channels_, kElement)); }
+  std::int64_t packed_bytes() const { return aligned_size(gemm_packed_b_bytes(results_, channels_, kFloat)); }
   std::int64_t step_of(std::int64_t channels) const { return most_ * channels + kApart; }
-  std::int64_t transformed_bytes(std::int64_t channels) const { return aligned_size(kRows * step_of(channels) * kElement); }
+  std::int64_t transformed_bytes(std::int64_t channels) const { return aligned_size(kRows * step_of(channels) * kFloat); }
 
   /// `count` tiles of a row times its weights.
   GemmBlock product(std::int64_t row, std::int64_t count, float* sources, float* products, std::byte* scratch) const {
@@ -151,7 +151,7 @@ class WinogradConvolution final : public LibraryCall {
     auto* to = reinterpret_cast<float*>(workspace_.shared) + channel * round_up(results_, width) + result * depth;
     for (std::int64_t c = 0; c < depth; ++c) {
       weights.from = weight_ + result * weights.step + (channel + c) * channel_step_;
-      winograd_.transform_weights(weights, width, to + c * width, packed_bytes() / kElement);
+      winograd_.transform_weights(weights, width, to + c * width, packed_bytes() / kFloat);
     }
   }
 
@@ -197,7 +197,7 @@ class WinogradWeightGradient final : public LibraryCall {
         channels_(call.input_channels),
         results_(call.output_channels),
         nothing_(static_cast<std::size_t>(std::max(channels_, results_))) {
-    const std::int64_t most = kChunkBytes / (kRows * kElement * (channels_ + results_)) / kGemmDepth * kGemmDepth;
+    const std::int64_t most = kChunkBytes / (kRows * kFloat * (channels_ + results_)) / kGemmDepth * kGemmDepth;
     chunk_ = std::min(tiles_.count(), std::max(most, kGemmDepth));
   }
 
@@ -231,8 +231,8 @@ class WinogradWeightGradient final : public LibraryCall {
   static constexpr std::int64_t kWhole = 12;  // channels of a product's tile
 
   std::int64_t step_of(std::int64_t channels) const { return chunk_ * channels + kApart; }
-  std::int64_t transformed_bytes(std::int64_t channels) const { return aligned_size(kRows * step_of(channels) * kElement); }
-  std::int64_t sum_bytes() const { return aligned_size(channels_ * results_ * kElement); }
+  std::int64_t transformed_bytes(std::int64_t channels) const { return aligned_size(kRows * step_of(channels) * kFloat); }
+  std::int64_t sum_bytes() const { return aligned_size(channels_ * results_ * kFloat); }
   float* sources() const { return reinterpret_cast<float*>(workspace_.shared); }
   float* gradients() const { return reinterpret_cast<float*>(workspace_.shared + transformed_bytes(channels_)); }
   float* sum_of(std::int64_t row) const {
@@ -267,7 +267,7 @@ class WinogradWeightGradient final : public LibraryCall {
   void write_weights(std::int64_t first) const {
     const std::int64_t count = std::min(kResultsTogether, results_ - first), step = channels_ * kWinogradTaps;
     for (std::int64_t c = 0; c < channels_; ++c)
-      winograd_.write_weights(sum_of(0) + c * results_ + first, sum_bytes() / kElement, count,
+      winograd_.write_weights(sum_of(0) + c * results_ + first, sum_bytes() / kFloat, count,
                               weight_ + first * step + c * kWinogradTaps, step);
   }
 

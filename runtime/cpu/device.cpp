@@ -39,7 +39,7 @@ class CpuDevice final : public Device {
       : options_(options),
         instructions_(usable_instruction_set(options.instruction_set, widest_instruction_set())),
         backend_{&gemm_functions(instructions_), &convolution_functions(instructions_), &bf16_convolution_functions(instructions_),
-                 options.winograd},
+                 options.portable_bits ? nullptr : tile_functions(instructions_), options.winograd},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)
@@ -51,7 +51,7 @@ class CpuDevice final : public Device {
 
   std::string description() const override {
     const InstructionSet widest = widest_instruction_set();
-    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
+    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(options_.portable_bits ? vectors_of(instructions_) : instructions_),
                   instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
                   options_.winograd ? ", Winograd" : "", ", ", processor_name());
   }

@@ -28,7 +28,7 @@ DeviceError failure(const std::string& message) { return DeviceError(message, Ex
 
 /// The processor as it is, or a generic one that has the instruction set.
 std::string architecture_flag(InstructionSet set) {
-  if (set == widest_instruction_set()) return "-march=native";
+  if (vectors_of(set) == vectors_of(widest_instruction_set())) return "-march=native";
   return set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3";
 }
 

@@ -15,7 +15,7 @@ const GemmFunctions& gemm_functions(InstructionSet set) {
 #if defined(__x86_64__)
   static const GemmFunctions with_pairs{kGemmAvx512.f32, kGemmAvx512.f64, kGemmAvx512Bf16, kGemmAvx512.half};
   static const bool pairs = has_bf16_products();
-  if (set == InstructionSet::avx512) return pairs ? with_pairs : kGemmAvx512;
+  if (vectors_of(set) == InstructionSet::avx512) return pairs ? with_pairs : kGemmAvx512;
   if (set == InstructionSet::avx2) return kGemmAvx2;
 #endif
   static_cast<void>(set);

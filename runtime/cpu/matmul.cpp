@@ -296,6 +296,7 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.m >= 0 && call.n >= 0 && call.k >= 0, "matmul ", call.origin, ": a negative extent");
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
+  if (call.dtype == DType::bf16 && operands.backend.tiles) return make_tile_matmul(call, operands);
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_half_matmul(call, operands);
   return make_builtin_matmul(call, operands);
 }

@@ -1,5 +1,5 @@
-// Matrix products of a program on the CPU. f32, f64 and bf16 go to the built-in kernel of gemm.h, f16 to the same by way of f32,
-// integers to plain loops.
+// Matrix products of a program on the CPU. f32, f64 and bf16 go to the built-in kernel of gemm.h, bf16 to the tiles of amx.h
+// where there are any, f16 to gemm.h's by way of f32, integers to plain loops.
 #pragma once
 
 #include <memory>
@@ -25,6 +25,7 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
 // The ways to run one, for tests and measurements; make_matmul chooses by dtype and shape alone.
 std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands);  ///< f32, f64
 std::unique_ptr<LibraryCall> make_half_matmul(const MatmulCall& call, const MatmulOperands& operands);     ///< f16, bf16
+std::unique_ptr<LibraryCall> make_tile_matmul(const MatmulCall& call, const MatmulOperands& operands);     ///< bf16, tiles
 std::unique_ptr<LibraryCall> make_integer_matmul(const MatmulCall& call, const MatmulOperands& operands);
 
 /// Products of one kernel: a is m x k, b is k x n, and k counts its steps.

@@ -7,6 +7,7 @@
 
 #include "ir/base/dtype.h"
 #include "runtime/cpu/convolution.h"
+#include "runtime/cpu/convolution_amx.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
@@ -72,27 +73,33 @@ Tensor run(const ConvolutionCall& call, Buffers buffers, const CallBackend& back
 CallBackend backend_of(InstructionSet set) {
   return {.gemm = &gemm_functions(set),
           .convolution = &convolution_functions(set),
-          .bf16_convolution = &bf16_convolution_functions(set)};
+          .bf16_convolution = &bf16_convolution_functions(set),
+          .tiles = tile_functions(set)};
+}
+
+/// Against the convolution of the same numbers in f32.
+void expect_rounded(const Case& c, ConvolutionKind kind, const CallBackend& backend, std::int64_t groups = 1) {
+  ConvolutionCall call = call_of(c, kind, DType::bf16), wide = call_of(c, kind, DType::f32);
+  call.groups = wide.groups = groups;
+  SCOPED_TRACE(testing::PrintToString(c.kernel) + ", kind " + std::to_string(static_cast<int>(kind)));
+  const Buffers narrow = buffers_of(call);
+  const Tensor got = run(call, narrow, backend);
+  const Tensor wanted =
+      run(wide, {narrow.input.cast(DType::f32), narrow.weight.cast(DType::f32), narrow.output.cast(DType::f32)}, backend);
+  const ConvolutionShape shape = shape_of(call);
+  const double terms = static_cast<double>(kind == ConvolutionKind::weight_gradient ? shape.batch * shape.positions()
+                                                                                    : std::max(c.inputs, c.outputs) * shape.taps());
+  for (std::int64_t i = 0; i < got.elements(); ++i)
+    ASSERT_NEAR(got.at(i), wanted.at(i), 0x1p-8 * std::abs(wanted.at(i)) + 0x1p-23 * terms) << "element " << i;
 }
 
 TEST(HalfConvolution, IsThatOfF32Rounded) {
-  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512, InstructionSet::amx}) {
     if (set > widest_instruction_set()) continue;
     for (const Case& c : kCases)
       for (const ConvolutionKind kind : kKinds) {
-        const ConvolutionCall call = call_of(c, kind, DType::bf16), wide = call_of(c, kind, DType::f32);
-        ASSERT_TRUE(sums_pairs(call));
-        const Buffers narrow = buffers_of(call);
-        const Tensor got = run(call, narrow, backend_of(set));
-        const Tensor wanted = run(
-            wide, {narrow.input.cast(DType::f32), narrow.weight.cast(DType::f32), narrow.output.cast(DType::f32)}, backend_of(set));
-        const ConvolutionShape shape = shape_of(call);
-        const double terms =
-            static_cast<double>(kind == ConvolutionKind::weight_gradient ? shape.batch * shape.positions()
-                                                                         : std::max(c.inputs, c.outputs) * shape.taps());
-        for (std::int64_t i = 0; i < got.elements(); ++i)
-          ASSERT_NEAR(got.at(i), wanted.at(i), 0x1p-8 * std::abs(wanted.at(i)) + 0x1p-23 * terms)
-              << "element " << i << ", kind " << static_cast<int>(kind);
+        ASSERT_TRUE(sums_pairs(call_of(c, kind, DType::bf16)));
+        expect_rounded(c, kind, backend_of(set));
       }
   }
 }
@@ -110,7 +117,8 @@ TEST(HalfConvolution, BitsAreThoseOfEveryInstructionSet) {
         EXPECT_TRUE(run(call, buffers, backend_of(InstructionSet::avx2), 3) == expected);
         const CallBackend wide{.gemm = &wide_gemm_functions(),
                                .convolution = &wide_convolution_functions(),
-                               .bf16_convolution = &wide_bf16_convolution_functions()};
+                               .bf16_convolution = &wide_bf16_convolution_functions(),
+                               .tiles = nullptr};
         EXPECT_TRUE(run(call, buffers, wide) == expected);
         if (widest_instruction_set() < InstructionSet::avx512) continue;
         EXPECT_TRUE(run(call, buffers, backend_of(InstructionSet::avx512)) == expected);
@@ -119,13 +127,47 @@ TEST(HalfConvolution, BitsAreThoseOfEveryInstructionSet) {
     GTEST_SKIP() << "this processor does not multiply pairs of bf16: the same sums were compared without it";
 }
 
+/// What tiles take beside those: few channels, whose taps are gathered into lines, groups, many positions, whose sums are
+/// divided, and shapes that fill no panel.
+const std::pair<Case, std::int64_t> kTileCases[] = {{{2, 3, 40, {19, 17}, {7, 7}, {2, 2}, {3, 3}, {3, 3}, {1, 1}}, 1},
+                                                    {{2, 1, 8, {9, 11}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}}, 1},
+                                                    {{1, 12, 20, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {2, 1}}, 1},
+                                                    {{2, 20, 3, {8, 8}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}}, 1},
+                                                    {{2, 96, 48, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, 3},
+                                                    {{2, 33, 35, {70, 61}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, 1},
+                                                    {{1, 600, 10, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, 1}};
+
+/// By the processor's tiles where it has them, and by those in memory.
+TEST(HalfConvolution, ByTilesIsThatOfF32Rounded) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  CallBackend in_memory = backend_of(vectors_of(widest_instruction_set()));
+  in_memory.tiles = &tiles_in_memory();
+  CallBackend own = backend_of(widest_instruction_set());
+  const auto check = [&](const Case& c, std::int64_t groups) {
+    for (const ConvolutionKind kind : kKinds) {
+      ConvolutionCall call = call_of(c, kind, DType::bf16);
+      call.groups = groups;
+      ASSERT_TRUE(takes_tiles(call));
+      expect_rounded(c, kind, in_memory, groups);
+      const Buffers buffers = buffers_of(call);
+      const Tensor expected = run(call, buffers, in_memory, 1);
+      EXPECT_TRUE(run(call, buffers, in_memory, 3) == expected);
+      if (!own.tiles) continue;
+      for (const int threads : {1, 2, 3}) EXPECT_TRUE(run(call, buffers, own, threads) == expected) << "the processor's tiles";
+    }
+  };
+  for (const Case& c : kCases) check(c, 1);
+  for (const auto& [c, groups] : kTileCases) check(c, groups);
+  if (!own.tiles) GTEST_SKIP() << "this processor has no AMX: the same sums were compared without it";
+}
+
 /// One output position that all taps reach: tap after tap, of each the channels in pairs, the second first.
 TEST(HalfConvolution, SumsAreThePromisedOnes) {
   if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
   const Case c{1, 34, 5, {3, 3}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
   const ConvolutionCall call = call_of(c, ConvolutionKind::forward, DType::bf16);
   const Buffers buffers = buffers_of(call);
-  const Tensor got = run(call, buffers, backend_of(widest_instruction_set()));
+  const Tensor got = run(call, buffers, backend_of(vectors_of(widest_instruction_set())));
   for (std::int64_t o = 0; o < c.outputs; ++o) {
     float sum = 0;
     for (std::int64_t tap = 0; tap < 9; ++tap)

@@ -10,6 +10,7 @@ TEST(InstructionSet, IsChosenByName) {
   EXPECT_EQ(parse_instruction_set("baseline"), InstructionSet::baseline);
   EXPECT_EQ(parse_instruction_set("avx2"), InstructionSet::avx2);
   EXPECT_EQ(parse_instruction_set("avx512"), InstructionSet::avx512);
+  EXPECT_EQ(parse_instruction_set("amx"), InstructionSet::amx);
   for (const char* wrong : {"", "AVX2", "avx", "avx2 "}) EXPECT_THROW(parse_instruction_set(wrong), UserError) << wrong;
 }
 
@@ -17,6 +18,7 @@ TEST(InstructionSet, IsNeverWiderThanTheProcessors) {
   EXPECT_EQ(usable_instruction_set({}, InstructionSet::avx2), InstructionSet::avx2);
   EXPECT_EQ(usable_instruction_set(InstructionSet::baseline, InstructionSet::avx2), InstructionSet::baseline);
   EXPECT_EQ(usable_instruction_set(InstructionSet::avx2, InstructionSet::avx2), InstructionSet::avx2);
+  EXPECT_EQ(usable_instruction_set(InstructionSet::avx512, InstructionSet::amx), InstructionSet::avx512);
   try {
     usable_instruction_set(InstructionSet::avx512, InstructionSet::avx2);
     FAIL() << "no error";

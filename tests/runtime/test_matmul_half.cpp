@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ir/base/dtype.h"
+#include "runtime/cpu/amx.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
@@ -64,10 +65,12 @@ Problem make_problem(DType dtype, std::int64_t matrices, std::int64_t m, std::in
   return problem;
 }
 
-std::vector<std::uint16_t> run(const Problem& problem, const GemmFunctions& gemm, int threads = 2) {
+std::vector<std::uint16_t> run(const Problem& problem, const GemmFunctions& gemm, int threads = 2,
+                               const TileFunctions* tiles = nullptr) {
   std::vector<std::uint16_t> c(static_cast<std::size_t>(problem.elements(problem.call.c)), 0x1234);
   CallBackend backend;
   backend.gemm = &gemm;
+  backend.tiles = tiles;
   const auto call = make_matmul(
       problem.call, {reinterpret_cast<const std::byte*>(problem.a.data()), reinterpret_cast<const std::byte*>(problem.b.data()),
                      reinterpret_cast<std::byte*>(c.data()), backend});
@@ -93,6 +96,11 @@ void for_elements(const Problem& problem, Visit visit) {
 
 float flushed(float value) { return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value; }
 
+/// By tiles.
+std::vector<std::uint16_t> run(const Problem& problem, const TileFunctions& tiles, int threads = 2) {
+  return run(problem, gemm_functions(InstructionSet::baseline), threads, &tiles);
+}
+
 /// What gemm.h promises of bf16, for products that are not divided along k.
 std::uint16_t promised(const Problem& problem, const auto& elements) {
   constexpr std::int64_t kBlock = kGemmDepth;
@@ -106,6 +114,26 @@ std::uint16_t promised(const Problem& problem, const auto& elements) {
         sum = flushed(std::fma(flushed(bf16_to_float(a)), flushed(bf16_to_float(b)), sum));
       }
     total = k0 == 0 ? sum : flushed(total + sum);
+  }
+  return float_to_bf16(total);
+}
+
+/// What amx.h promises, for a product that is divided along k into `slices`.
+std::uint16_t promised_of_tiles(const Problem& problem, const auto& elements, std::int64_t slices) {
+  const std::int64_t depth = problem.call.k, steps = (depth + kTileDepth - 1) / kTileDepth;
+  float total = 0;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    float sum = 0;
+    for (std::int64_t step = steps * slice / slices; step < steps * (slice + 1) / slices; ++step) {
+      float of_parity[2] = {0, 0};
+      for (std::int64_t k = step * kTileDepth; k < std::min((step + 1) * kTileDepth, depth); ++k) {
+        const auto [a, b] = elements(k);
+        float& chain = of_parity[k % 2];
+        chain = flushed(std::fma(flushed(bf16_to_float(a)), flushed(bf16_to_float(b)), chain));
+      }
+      sum = flushed(sum + flushed(of_parity[0] + of_parity[1]));
+    }
+    total = slice == 0 ? sum : total + sum;
   }
   return float_to_bf16(total);
 }
@@ -124,6 +152,51 @@ TEST(HalfMatmul, SumsOfBf16AreThePromisedOnes) {
         });
       }
 }
+
+#if defined(__x86_64__)
+/// By the processor's tiles where it has them, and by those in memory; of any layout and with any number of threads.
+TEST(HalfMatmul, SumsOfTilesAreThePromisedOnes) {
+  if (!fuses(InstructionSet::avx2)) GTEST_SKIP() << "this processor has no AVX2";
+  const auto check = [](const Problem& problem, std::int64_t slices = 1) {
+    const MatmulCall& call = problem.call;
+    SCOPED_TRACE(testing::PrintToString(std::array{call.m, call.n, call.k}));
+    const std::vector<std::uint16_t> c = run(problem, tiles_in_memory());
+    std::vector<char> written(c.size());
+    for_elements(problem, [&](std::size_t place, const auto& elements) {
+      ASSERT_EQ(c[place], promised_of_tiles(problem, elements, slices)) << place;
+      written[place] = 1;
+    });
+    for (std::size_t i = 0; i < c.size(); ++i)
+      if (!written[i]) { ASSERT_EQ(c[i], 0x1234) << "writes beside its result"; }
+    EXPECT_TRUE(run(problem, tiles_in_memory(), 3) == c);
+    const TileFunctions* const tiles = tile_functions(widest_instruction_set());
+    if (!tiles) return;
+    EXPECT_TRUE(run(problem, *tiles) == c) << "the processor's tiles";
+    EXPECT_TRUE(run(problem, *tiles, 1) == c);
+    EXPECT_TRUE(run(problem, *tiles, 3) == c);
+  };
+  const auto problem = [](std::int64_t matrices, std::array<std::int64_t, 3> size, Layout a, Layout b, Layout c, int largest = 0) {
+    return make_problem(DType::bf16, matrices, size[0], size[1], size[2], a, b, c, largest);
+  };
+  for (const Layout a : kLayouts)
+    for (const Layout b : kLayouts)
+      for (const Layout c : {Layout::rows, Layout::columns, Layout::apart}) {
+        check(problem(2, {19, 37, 33}, a, b, c));
+        check(problem(9, {5, 18, 64}, a, b, c));  // each matrix by one thread
+      }
+  for (const auto& size : {std::array<std::int64_t, 3>{1, 1, 1}, {0, 3, 4}, {3, 0, 4}, {5, 3, 0}, {16, 32, 32}, {33, 64, 96}, {64, 31, 31}})
+    check(problem(1, size, Layout::rows, Layout::rows, Layout::rows));
+  for (const bool transposed : {false, true}) {
+    const Layout a = transposed ? Layout::columns : Layout::rows, b = transposed ? Layout::rows : Layout::columns;
+    check(problem(1, {70, 300, 544}, a, b, Layout::rows));         // sums that wait in memory
+    check(problem(1, {65, 40, 1024}, a, b, Layout::columns));      // rows that drive each other out of a cache
+    check(problem(1, {20, 40, 60}, a, b, Layout::rows, -58));      // of which many are no normal numbers
+    check(problem(1, {40, 50, 5001}, a, b, Layout::apart), 4);     // divided along k
+    check(problem(1, {33, 34, 2048}, a, b, Layout::rows), 2);
+  }
+  if (!tile_functions(widest_instruction_set())) GTEST_SKIP() << "this processor has no AMX: the same sums were compared without it";
+}
+#endif
 
 TEST(HalfMatmul, NumbersThatAreNoLongerNormalAreZeros) {
   if (!fuses(InstructionSet::avx2)) GTEST_SKIP() << "this processor has no AVX2";
@@ -175,13 +248,13 @@ TEST(HalfMatmul, BitsAreThoseOfEveryInstructionSet) {
 }
 
 TEST(HalfMatmul, ResultsAreNearThoseInDouble) {
-  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512, InstructionSet::amx}) {
     if (set > widest_instruction_set()) continue;
     for (const DType dtype : {DType::f16, DType::bf16})
       for (const Layout a : kLayouts)
         for (const Layout b : kLayouts) {
           const Problem problem = make_problem(dtype, 2, 19, 45, 300, a, b, Layout::apart);
-          const std::vector<std::uint16_t> c = run(problem, gemm_functions(set));
+          const std::vector<std::uint16_t> c = run(problem, gemm_functions(set), 2, tile_functions(set));
           const auto value = [&](std::uint16_t bits) {
             return static_cast<double>(dtype == DType::f16 ? f16_to_float(bits) : bf16_to_float(bits));
           };
@@ -204,7 +277,7 @@ TEST(HalfMatmul, ResultsAreNearThoseInDouble) {
 }
 
 TEST(HalfMatmul, InfinityAndNanGoThrough) {
-  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512, InstructionSet::amx}) {
     if (set > widest_instruction_set()) continue;
     for (const DType dtype : {DType::f16, DType::bf16}) {
       Problem problem = make_problem(dtype, 1, 3, 16, 5, Layout::rows, Layout::rows, Layout::rows);
@@ -213,7 +286,7 @@ TEST(HalfMatmul, InfinityAndNanGoThrough) {
       at(0) = bits(std::numeric_limits<float>::infinity());
       at(1) = bits(std::numeric_limits<float>::quiet_NaN());
       for (std::size_t j = 0; j < 16; ++j) problem.b[3 + 4 * 16 + j] = bits(2);
-      const std::vector<std::uint16_t> c = run(problem, gemm_functions(set));
+      const std::vector<std::uint16_t> c = run(problem, gemm_functions(set), 2, tile_functions(set));
       EXPECT_EQ(c[3], bits(std::numeric_limits<float>::infinity()));
       EXPECT_EQ(c[3 + 16], dtype == DType::f16 ? 0x7e00 : 0x7fc0);
       EXPECT_TRUE(std::isfinite(dtype == DType::f16 ? f16_to_float(c[3 + 32]) : bf16_to_float(c[3 + 32])));

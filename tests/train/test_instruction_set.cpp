@@ -42,14 +42,14 @@ TEST_F(InstructionSetOfTheCommand, IsSaidAndTheFlagGoesBeforeTheVariable) {
 TEST_F(InstructionSetOfTheCommand, IsRefusedWhereItIsUnknown) {
   const CommandResult flag = run_gcomp(train({"--isa", "avx3"}));
   EXPECT_EQ(flag.exit_code, 2);
-  EXPECT_TRUE(says(flag, "--isa avx3: wanted baseline, avx2 or avx512")) << flag.errors;
+  EXPECT_TRUE(says(flag, "--isa avx3: wanted baseline, avx2, avx512 or amx")) << flag.errors;
   const CommandResult variable = run_gcomp(train({}), {.environment = {"GCOMP_ISA=AVX2"}, .limits = {}});
   EXPECT_EQ(variable.exit_code, 2);
-  EXPECT_TRUE(says(variable, "GCOMP_ISA=AVX2: wanted baseline, avx2 or avx512")) << variable.errors;
+  EXPECT_TRUE(says(variable, "GCOMP_ISA=AVX2: wanted baseline, avx2, avx512 or amx")) << variable.errors;
 }
 
 TEST_F(InstructionSetOfTheCommand, IsRefusedWhereTheProcessorLacksIt) {
-  if (runtime::widest_instruction_set() == InstructionSet::avx512) GTEST_SKIP() << "this processor has them all";
+  if (runtime::widest_instruction_set() >= InstructionSet::avx512) GTEST_SKIP() << "this processor has them all";
   const CommandResult result = run_gcomp(train({"--isa", "avx512"}));
   EXPECT_EQ(result.exit_code, 6) << result.errors;
   EXPECT_TRUE(says(result, "instruction set avx512 was asked for, and this processor has")) << result.errors;

@@ -113,9 +113,9 @@ std::optional<runtime::InstructionSet> asked_instruction_set(const std::string& 
   const char* variable = std::getenv("GCOMP_ISA");
   const std::string text = !flag.empty() ? flag : variable ? variable : "";
   if (text.empty()) return std::nullopt;
-  const std::vector<std::string> known{"baseline", "avx2", "avx512"};
+  const std::vector<std::string> known{"baseline", "avx2", "avx512", "amx"};
   if (std::find(known.begin(), known.end(), text) == known.end())
-    usage(concat(flag.empty() ? "GCOMP_ISA=" : "--isa ", text, ": wanted baseline, avx2 or avx512", did_you_mean(text, known)));
+    usage(concat(flag.empty() ? "GCOMP_ISA=" : "--isa ", text, ": wanted baseline, avx2, avx512 or amx", did_you_mean(text, known)));
   return runtime::parse_instruction_set(text);
 }
 
@@ -379,14 +379,14 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser
       .add_option(
           "--isa", instruction_set,
-          "CPU: the widest vector instructions to use: baseline, avx2 or avx512 (default: the variable GCOMP_ISA, else what "
-          "the processor has)")
+          "CPU: the widest vector instructions to use: baseline, avx2, avx512, or amx, whose tiles multiply bf16 (default: the "
+          "variable GCOMP_ISA, else what the processor has)")
       .type_name("NAME")
       .group(group);
   parser
       .add_flag("--portable-bits", portable_bits,
-                "CPU: end where the bits would not be those of every x86-64 processor with AVX2 and FMA, by any compiler; with "
-                "these instructions they always are")
+                "CPU: the bits of every x86-64 processor with AVX2 and FMA, by any compiler: ends where they cannot be had, and "
+                "multiplies bf16 without AMX; nothing else differs from them")
       .group(group);
   parser
       .add_flag("--winograd", winograd,
