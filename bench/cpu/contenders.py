@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 
-from machine import environment
+from machine import asked_of_gcomp, environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST_SECONDS = 0.2  # of a turn's timed steps
@@ -30,7 +30,7 @@ class Gcomp:
         self.program, self.workload, self.precision = options.gcomp, workload, options.precision
         models = pathlib.Path(options.models)
         self.model, self.data = models / f"{workload.name}.onnx", models / f"{workload.name}.npz"
-        self.device = ["--device", "cpu", "--threads", options.threads, "--isa", isa] + ["--winograd"] * options.winograd
+        self.device = ["--device", "cpu", "--threads", options.threads, "--isa", asked_of_gcomp(isa)] + ["--winograd"] * options.winograd
 
     def run(self, *arguments):
         command = [str(part) for part in (self.program, *arguments, *self.device, "--json")]

@@ -36,6 +36,11 @@ def instruction_sets():
     return [isa for isa in VARIABLES if NEEDED[isa] <= flags]
 
 
+def asked_of_gcomp(isa):
+    """Its --isa: with AVX-512 goes what the processor has beside it, as with the libraries' DEFAULT."""
+    return "amx" if isa == "avx512" and {"amx_tile", "amx_bf16"} <= set(cpuinfo("flags").split()) else isa
+
+
 def chosen_instruction_sets(asked):
     """`asked` is "all" or a name."""
     here = instruction_sets()
