@@ -27,9 +27,14 @@ const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"
 DeviceError failure(const std::string& message) { return DeviceError(message, ExitCode::kernel_compile); }
 
 /// The processor as it is, or a generic one that has the instruction set.
-std::string architecture_flag(InstructionSet set) {
-  if (vectors_of(set) == vectors_of(widest_instruction_set())) return "-march=native";
-  return set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3";
+std::vector<std::string> architecture_flags(InstructionSet set) {
+  if (vectors_of(set) != vectors_of(widest_instruction_set()))
+    return {set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3"};
+  std::vector<std::string> flags{"-march=native"};
+  // For Intel's processors the compilers would take half of them, whose kernels of bf16 take up to three times as long (on a Xeon
+  // with AMX: a batch norm's 33 ms for 10, a cast's 16 for 7); for AMD's they take all.
+  if (vectors_of(set) == InstructionSet::avx512) flags.emplace_back("-mprefer-vector-width=512");
+  return flags;
 }
 
 bool is_executable_file(const std::string& path) {
@@ -63,7 +68,8 @@ std::vector<std::string> compiler_flags(const CompilerIdentity& compiler, Instru
   std::vector<std::string> flags = kFlags;
   if (compiler.version.find("clang") == compiler.version.npos) flags.insert(flags.end(), kGccFlags.begin(), kGccFlags.end());
   if (!contracts) flags.emplace_back(kRoundsProducts);
-  flags.push_back(architecture_flag(set));
+  const std::vector<std::string> architecture = architecture_flags(set);
+  flags.insert(flags.end(), architecture.begin(), architecture.end());
   return flags;
 }
 
