@@ -62,6 +62,14 @@ bool sums_pairs(const ConvolutionCall& call) {
   return summed >= kFewest && summed % 2 == 0;
 }
 
+bool takes_tiles(const ConvolutionCall& call) {
+  constexpr std::int64_t kMostTaps = 64, kFewestOfGroup = 16;
+  std::int64_t taps = 1;
+  for (const std::int64_t extent : call.kernel) taps *= extent;
+  return call.dtype == DType::bf16 && call.channels_last && taps <= kMostTaps &&
+         (call.groups == 1 || std::min(call.input_channels, call.output_channels) >= kFewestOfGroup * call.groups);
+}
+
 bool is_matrix_product(const ConvolutionCall& call) {
   const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
     return std::ranges::all_of(extents, [value](std::int64_t extent) { return extent == value; });

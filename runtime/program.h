@@ -209,6 +209,9 @@ struct ConvolutionCall {
 /// Whether bf16 is summed in pairs, of neighbouring channels or, of a weight's gradient, positions: in one group, channels last,
 /// with enough channels.
 bool sums_pairs(const ConvolutionCall& call);
+/// Whether a processor with tiles for bf16 computes it by them: channels last, taps that a mask of 64 bits holds, and groups of
+/// enough channels.
+bool takes_tiles(const ConvolutionCall& call);
 /// Whether it is a product of matrices, of positions and channels: one tap that meets each position, channels last, one group.
 bool is_matrix_product(const ConvolutionCall& call);
 

@@ -26,13 +26,14 @@ bool takes_view(const Node& product, const StridedView& view) {
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 
-/// Pairs of bf16 are multiplied by an instruction where the processor has it, in products of matrices and most convolutions.
+/// Pairs of bf16 are multiplied by an instruction where the processor has it, in products of matrices and most convolutions; by tiles
+/// in nearly all of them.
 bool widens(const Node& contraction) {
   if (contraction.result()->type.dtype != DType::bf16) return true;
   if (contraction.op == &ops::kMatmul) return false;
   const std::optional<runtime::Step> call = library_call(contraction, [](const Value*) { return 0; });
   const auto* convolution = call ? std::get_if<runtime::ConvolutionCall>(&*call) : nullptr;
-  return !convolution || !(is_matrix_product(*convolution) || sums_pairs(*convolution));
+  return !convolution || !(is_matrix_product(*convolution) || sums_pairs(*convolution) || takes_tiles(*convolution));
 }
 
 TargetInfo info(const runtime::Target&) {

@@ -189,6 +189,18 @@ void time_products(runtime::Device& device, std::span<const StepProgram> program
   for (const StepProgram& one : programs) device.time_products(one.program, one.binary);
 }
 
+bool multiply(const StepPrograms& programs, DType dtype) {
+  const auto multiplies = [dtype](const runtime::Step& step) {
+    return runtime::visit_step(
+        step, [](const runtime::KernelLaunch&) { return false; }, [&](const runtime::MatmulCall& call) { return call.dtype == dtype; },
+        [&](const runtime::ConvolutionCall& call) { return call.dtype == dtype; },
+        [](const runtime::AttentionCall&) { return false; }, [](const runtime::CollectiveCall&) { return false; });
+  };
+  return std::ranges::any_of(programs.all(), [&](const runtime::Executable* one) {
+    return std::ranges::any_of(one->program().steps, multiplies);
+  });
+}
+
 std::string digest_of(const StepPrograms& programs) {
   runtime::Sha256 digest;
   for (const runtime::Executable* program : programs.all()) digest.add(runtime::serialize(program->program()));

@@ -86,6 +86,9 @@ class StepPrograms {
 /// Has the device time their products, where it does that; it then loads them without.
 void time_products(runtime::Device& device, std::span<const StepProgram> programs);
 
+/// Whether they have products or convolutions of such a dtype.
+bool multiply(const StepPrograms& programs, DType dtype);
+
 /// SHA-256 of what they are compiled from.
 std::string digest_of(const StepPrograms& programs);
 

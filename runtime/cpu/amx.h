@@ -50,7 +50,8 @@ struct TileBlock {
   float* sums = nullptr;       ///< [panel][kTilePanel][kTilePanel]; null where `c` follows from these steps alone
   bool add = false;            ///< to `sums`, else from 0
   uint16_t* c = nullptr;       ///< the first row; null where the sums are what is wanted
-  int64_t c_row = 0;           ///< elements from a row to the next; columns are contiguous
+  int64_t c_row = 0;           ///< elements from a row to the next; columns are contiguous, or
+  bool turned = false;         ///< rows are, and c_row is from a column to the next
   int64_t rows = 0;            ///< of A and C, at most kTilePanel
   int64_t columns = 0;         ///< of C, at most panels * kTilePanel
 };

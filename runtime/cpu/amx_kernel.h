@@ -72,10 +72,28 @@ struct TileKernel {
       else if (below) sum_steps<2, 1>(block, b, sums, block.add);
       else if (right) sum_steps<1, 2>(block, b, sums, block.add);
       else sum_steps<1, 1>(block, b, sums, block.add);
-      if (block.c)
+      if (!block.c) continue;
+      if (block.turned) narrow_turned(sums, block.rows, columns, block.c + panel * kTilePanel * block.c_row, block.c_row);
+      else
         for (int64_t i = 0; i < block.rows; ++i)
           Tiles::narrow(sums + i * kTilePanel, block.c + i * block.c_row + panel * kTilePanel, columns);
     }
+  }
+
+  /// Element [i][j] of a panel's sums to to[j * column + i].
+  static void narrow_turned(const float* sums, int64_t rows, int64_t columns, uint16_t* to, int64_t column) {
+    alignas(64) float line[16];
+    for (int64_t i0 = 0; i0 < rows; i0 += kTileLines)
+      for (int64_t j0 = 0; j0 < columns; j0 += kTileLines) {
+        Line tile[16];
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) __builtin_memcpy(&tile[i], sums + (i0 + i) * kTilePanel + j0, 64);
+        transpose(tile);
+        for (int64_t j = 0; j < least(columns - j0, kTileLines); ++j) {
+          __builtin_memcpy(line, &tile[j], 64);
+          Tiles::narrow(line, to + (j0 + j) * column + i0, least(rows - i0, kTileLines));
+        }
+      }
   }
 
   /// Memory of 16 bits as a vector of any, one move: by a pointer to a vector GCC 12 reads what was there before 16 bits were written.

@@ -37,27 +37,33 @@ TileOperand::TileOperand(MatrixStack from, std::int64_t lines, std::int64_t dept
 }
 
 void TileOperand::pack_of(std::int64_t matrix, std::int64_t part, std::byte* copy) const {
-  const std::int64_t panel = part / parts_of_panel_, step = part % parts_of_panel_ * kPartSteps;
-  const std::int64_t line = (first_packed() + panel) * kTilePanel, k = step * kTileDepth;
+  const std::int64_t panel = part / parts_of_panel_, step = part % parts_of_panel_ * kPartSteps,
+                     steps = std::min(kPartSteps, quotient_up(depth_, kTileDepth) - step);
+  pack_steps(matrix, first_packed() + panel, step, steps, copy + panel * panel_bytes_ + step * kPanelStep * kOperandElement);
+}
+
+void TileOperand::pack_steps(std::int64_t matrix, std::int64_t panel, std::int64_t step, std::int64_t steps, std::byte* to) const {
+  const std::int64_t line = panel * kTilePanel, k = step * kTileDepth;
   const TileLines lines{static_cast<const std::uint16_t*>(from_.at(matrix).data) + line * line_stride_ + k * step_stride_,
-                        std::min(lines_ - line, kTilePanel), std::min(depth_ - k, kPartSteps * kTileDepth), line_stride_, step_stride_};
-  auto* const to = reinterpret_cast<std::uint16_t*>(copy + panel * panel_bytes_ + step * kPanelStep * kOperandElement);
-  (role_ == Role::a ? tiles_.pack_a : tiles_.pack_b)(lines, to);
+                        std::min(lines_ - line, kTilePanel), std::min(depth_ - k, steps * kTileDepth), line_stride_, step_stride_};
+  (role_ == Role::a ? tiles_.pack_a : tiles_.pack_b)(lines, reinterpret_cast<std::uint16_t*>(to));
 }
 
 void TileOperand::set_a(TileBlock& block, std::int64_t matrix, std::int64_t panel, std::int64_t step, const std::byte* copy) const {
+  if (!lies(panel)) return set_packed(block, panel, copy + (panel - first_packed()) * panel_bytes_ + step * kPanelStep * kOperandElement);
   block.rows = std::min(lines_ - panel * kTilePanel, kTilePanel);
-  if (panel < first_packed()) {
-    block.a = static_cast<const std::uint16_t*>(from_.at(matrix).data) + panel * kTilePanel * line_stride_ + step * kTileDepth;
-    block.a_row = line_stride_ * kOperandElement;
-    block.a_step = kTileDepth * kOperandElement;
-    block.a_second = kTileLines * line_stride_ * kOperandElement;
-  } else {
-    block.a = copy + (panel - first_packed()) * panel_bytes_ + step * kPanelStep * kOperandElement;
-    block.a_row = kTileDepth * kOperandElement;
-    block.a_step = kPanelStep * kOperandElement;
-    block.a_second = block.a_step / 2;
-  }
+  block.a = static_cast<const std::uint16_t*>(from_.at(matrix).data) + panel * kTilePanel * line_stride_ + step * kTileDepth;
+  block.a_row = line_stride_ * kOperandElement;
+  block.a_step = kTileDepth * kOperandElement;
+  block.a_second = kTileLines * line_stride_ * kOperandElement;
+}
+
+void TileOperand::set_packed(TileBlock& block, std::int64_t panel, const std::byte* slab) const {
+  block.rows = std::min(lines_ - panel * kTilePanel, kTilePanel);
+  block.a = slab;
+  block.a_row = kTileDepth * kOperandElement;
+  block.a_step = kPanelStep * kOperandElement;
+  block.a_second = block.a_step / 2;
 }
 
 void TileOperand::set_b(TileBlock& block, std::int64_t panel, std::int64_t step, const std::byte* copy) const {

@@ -19,6 +19,8 @@ class TileOperand {
               const TileFunctions& tiles);
 
   std::int64_t panels() const { return panels_; }
+  /// Whether all whole panels are read where they lie.
+  bool lies() const { return packed_panels_ < panels_; }
   /// Of the copies of all matrices, or of one; none of what is read where it lies.
   std::int64_t bytes() const { return matrices_ * matrix_bytes(); }
   std::int64_t matrix_bytes() const { return packed_panels_ * panel_bytes_; }
@@ -33,12 +35,19 @@ class TileOperand {
     pack_of(matrix, part % parts_of_matrix(), copies + matrix * matrix_bytes());
   }
 
+  /// Packs steps [step, step + steps) of a panel of a matrix, one that is not read where it lies.
+  void pack_steps(std::int64_t matrix, std::int64_t panel, std::int64_t step, std::int64_t steps, std::byte* to) const;
+
   /// Where the copy of a matrix begins among all.
   const std::byte* copy_of(std::int64_t matrix, const std::byte* copies) const {
     return copies + (matrices_ == 1 ? 0 : matrix * matrix_bytes());
   }
+  /// Whether a panel of A has no copy.
+  bool lies(std::int64_t panel) const { return panel < first_packed(); }
   /// Sets what a block reads: of A a panel, of B those from one on, from a step on. `copy` is that of the matrix.
   void set_a(TileBlock& block, std::int64_t matrix, std::int64_t panel, std::int64_t step, const std::byte* copy) const;
+  /// The same where steps of the panel are packed at `slab`.
+  void set_packed(TileBlock& block, std::int64_t panel, const std::byte* slab) const;
   void set_b(TileBlock& block, std::int64_t panel, std::int64_t step, const std::byte* copy) const;
 
  private:

@@ -14,8 +14,6 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 constexpr std::int64_t kElementBytes = 2;        // bytes of an element
-constexpr std::int64_t kMostTaps = 64;   // of a mask
-constexpr std::int64_t kFewestOfGroup = 16;
 constexpr std::int64_t kSlabSteps = 16;       // steps of a panel of positions
 constexpr std::int64_t kMostPanels = 16, kMostSums = 128;  // panels of positions of a task, and of their sums
 constexpr std::int64_t kManyTileWeights = 1 << 20;         // more than stay in the second cache beside the rest
@@ -267,7 +265,7 @@ TapLines::TapLines(const TapGrid& grid, const PositionedChannels& source) : grid
       std::uint64_t mask = 0;
       for (std::size_t t = 0; t < grid.taps.size(); ++t) {
         const std::int64_t read = i * grid.scale[d] + grid.taps[t].offset[d];
-        if (t < kMostTaps && read >= 0 && read < source.extent[d]) mask |= std::uint64_t{1} << t;
+        if (read >= 0 && read < source.extent[d]) mask |= std::uint64_t{1} << t;
       }
       inside_[d].push_back(mask);
     }
@@ -290,12 +288,6 @@ void TapLines::find(std::int64_t first, std::int64_t count, std::int64_t padded,
 
 bool gathers_lines(const ConvolutionShape& shape, ConvolutionKind kind) {
   return kind != ConvolutionKind::input_gradient && shape.groups == 1 && shape.group_inputs < kFewTileChannels && shape.taps() > 1;
-}
-
-bool takes_tiles(const ConvolutionCall& call) {
-  const ConvolutionShape shape = shape_of(call);
-  return call.dtype == DType::bf16 && call.channels_last && shape.taps() <= kMostTaps &&
-         (shape.groups == 1 || std::min(shape.group_inputs, shape.group_outputs) >= kFewestOfGroup);
 }
 
 std::unique_ptr<LibraryCall> make_tile_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {

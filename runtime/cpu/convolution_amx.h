@@ -13,10 +13,7 @@
 
 namespace gcomp::runtime::cpu {
 
-/// Whether tiles compute such a call, which its shape decides.
-bool takes_tiles(const ConvolutionCall& call);
-
-/// The three kinds, for calls that are taken where backend.tiles is there.
+/// The three kinds, for calls of which takes_tiles is true, where backend.tiles is there.
 std::unique_ptr<LibraryCall> make_tile_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands);
 std::unique_ptr<LibraryCall> make_tile_weight_gradient(const ConvolutionCall& call, const ConvolutionOperands& operands);
 

@@ -16,6 +16,10 @@ constexpr std::int64_t kSumBytes = kPanelSums * 4;
 constexpr std::int64_t kLot = 32, kLotOfSums = 8, kRowsOfSums = 16;
 // A slice of a deep product costs a sum of its own, in memory: it has so many multiplications for each element, and few elements.
 constexpr std::int64_t kFewestDepthOfSlice = 1024, kMostSlicesOfTiles = 16, kMostSliceSums = 1 << 17;
+// An operand of so many bytes that one task alone reads is packed by it, a slab at a time, and not by all threads before.
+constexpr std::int64_t kOwnBytes = 1 << 18;
+// Packing an element, as B or as A whose k is not along its lines, in what its copy takes, and turning one of C.
+constexpr std::int64_t kPackCost = 3, kTurnedCost = 2;
 // Matrices of a stack of so many that one thread packs and multiplies each.
 constexpr std::int64_t kManyMatrices = 8, kLargestMatrix = 1 << 19;
 constexpr std::int64_t kPartsOfThread = 4;
@@ -37,11 +41,16 @@ class TileMatmul final : public LibraryCall {
       for (slices_ = kMostSlicesOfTiles; slices_ * kFewestDepthOfSlice > call.k;) slices_ /= 2;
     by_matrix_ = matrices_ >= kManyMatrices && a_.matrix_bytes() + b_.matrix_bytes() <= kLargestMatrix;
     lot_ = std::max<std::int64_t>(1, std::min(b_.panels(), waits() ? kLotOfSums : kLot));
+    const bool single = matrices_ == 1 && slices_ == 1;
+    owns_b_ = single && a_.panels() <= kRowsOfSums && b_.bytes() > std::max(kOwnBytes, a_.bytes());
+    owns_a_ = single && !owns_b_ && !a_.lies() && b_.panels() <= lot_ && a_.bytes() > kOwnBytes;
     group_ = std::max<std::int64_t>(1, std::min(a_.panels(), waits() ? kRowsOfSums : a_.panels()));
   }
 
   WorkspaceSize workspace() const override {
-    const std::int64_t sums = waits() ? group_ * lot_ * kSumBytes : 0, line = c_.column == 1 ? 0 : row_bytes();
+    const std::int64_t sums = waits() ? group_ * lot_ * kSumBytes : 0, line = writes_lines() ? 0 : row_bytes();
+    if (owns_a_) return {aligned_size(b_.bytes()), sums + line + slab_bytes()};
+    if (owns_b_) return {aligned_size(a_.bytes()), sums + line + lot_ * slab_bytes()};
     if (by_matrix_) return {0, sums + line + aligned_size(a_.matrix_bytes()) + aligned_size(b_.matrix_bytes())};
     return {aligned_size(a_.bytes()) + aligned_size(b_.bytes()) + (slices_ > 1 ? slices_ * slice_sums() * kSumBytes : 0), sums + line};
   }
@@ -49,18 +58,18 @@ class TileMatmul final : public LibraryCall {
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
     packed_a_ = workspace.shared;
-    packed_b_ = packed_a_ + aligned_size(a_.bytes());
+    packed_b_ = packed_a_ + (owns_a_ ? 0 : aligned_size(a_.bytes()));
     slice_sums_ = reinterpret_cast<float*>(packed_b_ + aligned_size(b_.bytes()));
     // Enough parts of C for all threads.
     const std::int64_t wanted = by_matrix_ ? 1 : kPartsOfThread * threads;
-    while (parts() < wanted && group_ > 1) group_ = (group_ + 1) / 2;
-    while (parts() < wanted && lot_ > 2) lot_ = (lot_ + 1) / 2;
+    while (!owns_b_ && parts() < wanted && group_ > 1) group_ = (group_ + 1) / 2;
+    while (!owns_a_ && parts() < wanted && lot_ > 2) lot_ = (lot_ + 1) / 2;
   }
 
   void run(ThreadPool& pool) override {
     if (by_matrix_) return run_by_matrix(pool);
-    const std::int64_t of_a = a_.parts();
-    pool.run(of_a + b_.parts(), [&](std::int64_t first, std::int64_t last, int) {
+    const std::int64_t of_a = owns_a_ ? 0 : a_.parts(), of_b = owns_b_ ? 0 : b_.parts();
+    pool.run(of_a + of_b, [&](std::int64_t first, std::int64_t last, int) {
       for (; first < last; ++first) {
         if (first < of_a) a_.pack(first, packed_a_);
         else b_.pack(first - of_a, packed_b_);
@@ -76,12 +85,15 @@ class TileMatmul final : public LibraryCall {
       tiles_.end();
     });
     if (slices_ > 1)
-      pool.run(slice_sums(), [&](std::int64_t first, std::int64_t last, int thread) {
-        for (; first < last; ++first) add_slices(first, workspace_.of_thread(thread));
+      pool.run(slice_sums(), [&](std::int64_t first, std::int64_t last, int) {
+        for (; first < last; ++first) add_slices(first);
       });
   }
 
  private:
+  /// Whether what a tile's rows or columns become is contiguous in C.
+  bool writes_lines() const { return c_.column == 1 || c_.row == 1; }
+  std::int64_t slab_bytes() const { return std::min(steps_, kStepsOfSlab) * kPanelStep * 2; }
   /// Whether sums wait for later steps in memory.
   bool waits() const { return steps_ > kStepsOfSlab && slices_ == 1; }
   std::int64_t parts_of_matrix() const { return quotient_up(a_.panels(), group_) * quotient_up(b_.panels(), lot_); }
@@ -121,23 +133,35 @@ class TileMatmul final : public LibraryCall {
     TileBlock block;
     block.panels = std::min(lot_, b_.panels() - column);
     block.columns = std::min(n_ - column * kTilePanel, block.panels * kTilePanel);
+    block.turned = c.column != 1 && c.row == 1;
     float* const own_sums = reinterpret_cast<float*>(part.own);
     auto* const apart = reinterpret_cast<std::uint16_t*>(part.own + (waits() ? group_ * lot_ * kSumBytes : 0));
+    std::byte* const slab = reinterpret_cast<std::byte*>(apart) + (writes_lines() ? 0 : row_bytes());
     for (std::int64_t step = first, steps; step == first || step < last; step += steps) {
       steps = std::min(kStepsOfSlab, last - step);
       block.steps = steps;
       block.add = step > first;
       const bool ends = step + steps == last && slices_ == 1;
-      b_.set_b(block, column, step, part.copy_b);
+      if (owns_b_) {
+        block.b = slab, block.b_panel = steps * kPanelStep * 2;
+        for (std::int64_t i = 0; i < block.panels; ++i) b_.pack_steps(part.matrix, column + i, step, steps, slab + i * block.b_panel);
+      } else {
+        b_.set_b(block, column, step, part.copy_b);
+      }
       for (std::int64_t panel = row; panel < last_row; ++panel) {
-        a_.set_a(block, part.matrix, panel, step, part.copy_a);
+        if (owns_a_) {
+          a_.pack_steps(part.matrix, panel, step, steps, slab);
+          a_.set_packed(block, panel, slab);
+        } else {
+          a_.set_a(block, part.matrix, panel, step, part.copy_a);
+        }
         if (slices_ > 1) block.sums = slice_sums_ + (part.slice * slice_sums() + panel * b_.panels() + column) * kPanelSums;
         else if (waits()) block.sums = own_sums + (panel - row) * lot_ * kPanelSums;
         auto* const to = static_cast<std::uint16_t*>(c.data) + panel * kTilePanel * c.row + column * kTilePanel * c.column;
-        block.c = !ends ? nullptr : c.column == 1 ? to : apart;
-        block.c_row = c.column == 1 ? c.row : block.columns;
+        block.c = !ends ? nullptr : writes_lines() ? to : apart;
+        block.c_row = c.column == 1 ? c.row : block.turned ? c.column : block.columns;
         tiles_.multiply(block);
-        if (ends && c.column != 1) scatter(apart, block.rows, block.columns, c, to);
+        if (ends && !writes_lines()) scatter(apart, block.rows, block.columns, c, to);
       }
       if (steps == 0) break;
     }
@@ -149,7 +173,7 @@ class TileMatmul final : public LibraryCall {
   }
 
   /// Of one panel of rows by one of columns.
-  void add_slices(std::int64_t place, std::byte* own) const {
+  void add_slices(std::int64_t place) const {
     float* const sums = slice_sums_ + place * kPanelSums;
     const std::int64_t apart = slice_sums() * kPanelSums, row = place / b_.panels() * kTilePanel,
                        column = place % b_.panels() * kTilePanel;
@@ -158,7 +182,7 @@ class TileMatmul final : public LibraryCall {
     const StridedMatrix c = c_.at(0);
     const std::int64_t rows = std::min(m_ - row, kTilePanel), columns = std::min(n_ - column, kTilePanel);
     auto* const to = static_cast<std::uint16_t*>(c.data) + row * c.row + column * c.column;
-    auto* const line = reinterpret_cast<std::uint16_t*>(own);
+    std::uint16_t line[kTilePanel];
     for (std::int64_t i = 0; i < rows; ++i) {
       tiles_.narrow(sums + i * kTilePanel, c.column == 1 ? to + i * c.row : line, columns);
       if (c.column != 1) scatter(line, 1, columns, c, to + i * c.row);
@@ -170,18 +194,29 @@ class TileMatmul final : public LibraryCall {
   TileOperand a_, b_;
   MatrixStack c_;
   bool by_matrix_ = false;
+  bool owns_a_ = false, owns_b_ = false;  // a task packs what it reads
   std::int64_t lot_ = 1, group_ = 1;
   Workspace workspace_;
   std::byte *packed_a_ = nullptr, *packed_b_ = nullptr;
   float* slice_sums_ = nullptr;
 };
 
+/// What packing takes, of A in `lines` rows or of B in as many columns.
+std::int64_t packing_cost(std::int64_t lines, std::int64_t depth, bool along, bool as_b) {
+  return lines * depth * (along && !as_b ? 1 : kPackCost);
+}
+
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_tile_matmul(const MatmulCall& call, const MatmulOperands& operands) {
   MatrixStack a = make_matrix_stack(call, call.a, operands.a), b = make_matrix_stack(call, call.b, operands.b),
               c = make_matrix_stack(call, call.c, operands.c);
-  if (c.column == 1 || c.row != 1)
+  const auto turning_cost = [&](bool turned) { return turned ? call.m * call.n * kTurnedCost : 0; };
+  const std::int64_t as_is = packing_cost(call.m, call.k, a.column == 1, false) + packing_cost(call.n, call.k, b.row == 1, true) +
+                             turning_cost(c.column != 1);
+  const std::int64_t turned_cost = packing_cost(call.n, call.k, b.row == 1, false) +
+                                   packing_cost(call.m, call.k, a.column == 1, true) + turning_cost(c.row != 1);
+  if (as_is <= turned_cost)
     return std::make_unique<TileMatmul>(call, std::move(a), std::move(b), std::move(c), *operands.backend.tiles);
   // C^T = B^T A^T, the same sums.
   MatmulCall turned = call;

@@ -193,6 +193,9 @@ TEST(HalfMatmul, SumsOfTilesAreThePromisedOnes) {
     check(problem(1, {20, 40, 60}, a, b, Layout::rows, -58));      // of which many are no normal numbers
     check(problem(1, {40, 50, 5001}, a, b, Layout::apart), 4);     // divided along k
     check(problem(1, {33, 34, 2048}, a, b, Layout::rows), 2);
+    check(problem(1, {33, 34, 2048}, a, b, Layout::columns), 2);
+    check(problem(1, {40, 1100, 768}, a, b, Layout::rows));  // an operand that each task packs for itself, and turned results
+    check(problem(1, {1100, 40, 768}, a, b, Layout::rows));
   }
   if (!tile_functions(widest_instruction_set())) GTEST_SKIP() << "this processor has no AMX: the same sums were compared without it";
 }

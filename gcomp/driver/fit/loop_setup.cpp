@@ -44,6 +44,11 @@ std::string digest_of_rows(const Dataset& data) {
   return digest.digest();
 }
 
+/// Whether a device, which its description tells, multiplies bf16 by tiles, in whose sums the last digits are others.
+bool has_tiles(std::string_view device) {
+  return device.find(concat(", ", runtime::shown_name(runtime::InstructionSet::amx))) != device.npos;
+}
+
 }  // namespace
 
 FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks)
@@ -198,7 +203,8 @@ void FitLoop::resume() {
   const RunState& saved = found->manifest.run;
   const std::string where = concat("--resume: '", found->path.string(), "': ");
   std::vector<ConfigDifference> differences = setting_differences(saved.config, run_->config);
-  take_device(differences, recorded_device(*run_), trainer_.device());
+  const std::string device_before = recorded_device(*run_);
+  take_device(differences, device_before, trainer_.device());
   const std::optional<RunLength> before = take_length(differences, {options_.steps, options_.epochs});
   if (!differences.empty())
     refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));
@@ -211,6 +217,10 @@ void FitLoop::resume() {
   if (before) check_length(*before, saved.position.steps, where);
   if (const std::string why = runtime::difference(saved.timed, trainer_.impl().device->timed_choices()); !why.empty())
     callbacks_.note(concat(where, "its timed choices (--tune) are not taken: ", why, "; bits may differ from here on"));
+  if (const bool tiles = has_tiles(trainer_.device());
+      tiles != has_tiles(device_before) && multiply(trainer_.impl().step, DType::bf16))
+    callbacks_.note(concat(where, "its products of bf16 were summed ", tiles ? "without AMX, which is used" : "by AMX, which is not used",
+                           " here: bits may differ from here on; with --portable-bits from the start they do not"));
   adopt(restore(trainer_, *found));
   went_on_ = concat("resumed from '", found->path.string(), "'");
   passed_over_ = found->passed_over;
@@ -251,6 +261,7 @@ std::string FitLoop::facts() const {
   const runtime::InstructionSet instructions =
       runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set());
   facts["vector instructions"] = instructions == runtime::InstructionSet::baseline ? "baseline" : "AVX2 or wider, of the same bits";
+  if (multiply(trainer.step, DType::bf16)) facts["products of bf16"] = has_tiles(trainer_.device()) ? "by AMX's tiles" : "in order";
   if (device.winograd) facts["3x3 convolutions"] = "Winograd's F(2x2, 3x3)";
   facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
