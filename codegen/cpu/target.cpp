@@ -26,8 +26,8 @@ bool takes_view(const Node& product, const StridedView& view) {
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 
-/// Pairs of bf16 are multiplied by an instruction where the processor has it, in products of matrices and most convolutions; by tiles
-/// in nearly all of them.
+/// Pairs of bf16 are multiplied by an instruction where the processor has it, in products of matrices and most convolutions; by
+/// tiles in nearly all of them.
 bool widens(const Node& contraction) {
   if (contraction.result()->type.dtype != DType::bf16) return true;
   if (contraction.op == &ops::kMatmul) return false;

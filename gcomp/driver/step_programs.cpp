@@ -192,13 +192,13 @@ void time_products(runtime::Device& device, std::span<const StepProgram> program
 bool multiply(const StepPrograms& programs, DType dtype) {
   const auto multiplies = [dtype](const runtime::Step& step) {
     return runtime::visit_step(
-        step, [](const runtime::KernelLaunch&) { return false; }, [&](const runtime::MatmulCall& call) { return call.dtype == dtype; },
+        step, [](const runtime::KernelLaunch&) { return false; },
+        [&](const runtime::MatmulCall& call) { return call.dtype == dtype; },
         [&](const runtime::ConvolutionCall& call) { return call.dtype == dtype; },
         [](const runtime::AttentionCall&) { return false; }, [](const runtime::CollectiveCall&) { return false; });
   };
-  return std::ranges::any_of(programs.all(), [&](const runtime::Executable* one) {
-    return std::ranges::any_of(one->program().steps, multiplies);
-  });
+  return std::ranges::any_of(programs.all(),
+                             [&](const runtime::Executable* one) { return std::ranges::any_of(one->program().steps, multiplies); });
 }
 
 std::string digest_of(const StepPrograms& programs) {

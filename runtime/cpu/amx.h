@@ -1,10 +1,10 @@
 // The arithmetic of products of bf16 by tiles, the registers of AMX: what is compiled for such processors, and packing for it.
 //
 // A tile of A holds 16 rows of 32 elements along k, one of B 16 pairs along k of 16 columns, and one of sums 16 x 16 of f32. A step
-// takes 32 elements along k, zeros behind the last. Its instruction, TDPBF16PS, sums the step's even elements in order of k, and its
-// odd ones, each by fused multiply-adds that begin at 0, adds the two, and adds that to the sum so far; numbers below 2^-126 are
-// zeros throughout, in operands and results (Intel's "Intrinsics Guide" and instruction set reference). A sum goes over all steps
-// in order, so neither blocks nor threads change it.
+// takes 32 elements along k, zeros behind the last. Its instruction, TDPBF16PS, sums the step's even elements in order of k, and
+// its odd ones, each by fused multiply-adds that begin at 0, adds the two, and adds that to the sum so far; numbers below 2^-126
+// are zeros throughout, in operands and results (Intel's "Intrinsics Guide" and instruction set reference). A sum goes over all
+// steps in order, so neither blocks nor threads change it.
 #pragma once
 
 #include <stddef.h>
@@ -40,20 +40,20 @@ struct TileSources {
 
 /// A panel of A by some panels of B, over some steps along k.
 struct TileBlock {
-  const void* a = nullptr;     ///< packed, or where rows lie that are contiguous along k
-  int64_t a_row = 0;           ///< bytes from a row of a tile to the next
-  int64_t a_step = 0;          ///< bytes from a step to the next
-  int64_t a_second = 0;        ///< bytes from the first tile to the second
-  const void* b = nullptr;     ///< packed
-  int64_t b_panel = 0;         ///< bytes from a panel of B to the next
+  const void* a = nullptr;  ///< packed, or where rows lie that are contiguous along k
+  int64_t a_row = 0;        ///< bytes from a row of a tile to the next
+  int64_t a_step = 0;       ///< bytes from a step to the next
+  int64_t a_second = 0;     ///< bytes from the first tile to the second
+  const void* b = nullptr;  ///< packed
+  int64_t b_panel = 0;      ///< bytes from a panel of B to the next
   int64_t panels = 0, steps = 0;
-  float* sums = nullptr;       ///< [panel][kTilePanel][kTilePanel]; null where `c` follows from these steps alone
-  bool add = false;            ///< to `sums`, else from 0
-  uint16_t* c = nullptr;       ///< the first row; null where the sums are what is wanted
-  int64_t c_row = 0;           ///< elements from a row to the next; columns are contiguous, or
-  bool turned = false;         ///< rows are, and c_row is from a column to the next
-  int64_t rows = 0;            ///< of A and C, at most kTilePanel
-  int64_t columns = 0;         ///< of C, at most panels * kTilePanel
+  float* sums = nullptr;  ///< [panel][kTilePanel][kTilePanel]; null where `c` follows from these steps alone
+  bool add = false;       ///< to `sums`, else from 0
+  uint16_t* c = nullptr;  ///< the first row; null where the sums are what is wanted
+  int64_t c_row = 0;      ///< elements from a row to the next; columns are contiguous, or
+  bool turned = false;    ///< rows are, and c_row is from a column to the next
+  int64_t rows = 0;       ///< of A and C, at most kTilePanel
+  int64_t columns = 0;    ///< of C, at most panels * kTilePanel
 };
 
 struct TileFunctions {
@@ -66,7 +66,8 @@ struct TileFunctions {
   void (*pack_b)(const TileLines& lines, uint16_t* to) = nullptr;
   /// Lines of kTilePanel positions as a panel of A, whose k goes along them.
   void (*gather_a)(const TileSources& sources, uint16_t* to) = nullptr;
-  /// Lines of kTileDepth positions a step as a panel of B, whose k goes over them and whose columns, kTilePanel at most, along them.
+  /// Lines of kTileDepth positions a step as a panel of B, whose k goes over them and whose columns, kTilePanel at most, along
+  /// them.
   void (*gather_b)(const TileSources& sources, int64_t steps, uint16_t* to) = nullptr;
   /// `count` f32 to bf16: to the nearest, of two the even one; NaN becomes the quiet one without a payload.
   void (*narrow)(const float* from, uint16_t* to, int64_t count) = nullptr;

@@ -96,7 +96,8 @@ struct TileKernel {
       }
   }
 
-  /// Memory of 16 bits as a vector of any, one move: by a pointer to a vector GCC 12 reads what was there before 16 bits were written.
+  /// Memory of 16 bits as a vector of any, one move: by a pointer to a vector GCC 12 reads what was there before 16 bits were
+  /// written.
   template <class Vector>
   static inline __attribute__((always_inline)) Vector get(const uint16_t* from) {
     Vector vector;
@@ -227,7 +228,7 @@ struct TileKernel {
 
   static void narrow(const float* from, uint16_t* to, int64_t count) { Tiles::narrow(from, to, count); }
 
-  static constexpr TileFunctions functions() { 
+  static constexpr TileFunctions functions() {
     return {Tiles::begin, Tiles::end, multiply, pack<false>, pack<true>, gather_a, gather_b, narrow};
   }
 };

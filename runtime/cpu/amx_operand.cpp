@@ -8,14 +8,14 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-constexpr std::int64_t kOperandElement = 2;            // bytes of an element
-constexpr std::int64_t kPartSteps = 32;      // of a panel that one thread packs
+constexpr std::int64_t kOperandElement = 2;     // bytes of an element
+constexpr std::int64_t kPartSteps = 32;         // of a panel that one thread packs
 constexpr std::int64_t kRowBytesOfSets = 2048;  // rows so far apart share few sets of the first cache, and drive each other out
 
 }  // namespace
 
-TileOperand::TileOperand(MatrixStack from, std::int64_t lines, std::int64_t depth, std::int64_t line_stride, std::int64_t step_stride,
-                         Role role, const TileFunctions& tiles)
+TileOperand::TileOperand(MatrixStack from, std::int64_t lines, std::int64_t depth, std::int64_t line_stride,
+                         std::int64_t step_stride, Role role, const TileFunctions& tiles)
     : from_(std::move(from)),
       lines_(lines),
       depth_(depth),
@@ -32,7 +32,8 @@ TileOperand::TileOperand(MatrixStack from, std::int64_t lines, std::int64_t dept
   // A matrix that repeats is packed once.
   if (std::all_of(offsets.begin(), offsets.end(), [&](std::int64_t offset) { return offset == offsets[0]; }))
     matrices_ = std::min<std::int64_t>(matrices_, 1);
-  const bool lies = role == Role::a && step_stride == 1 && depth % kTileDepth == 0 && line_stride * kOperandElement % kRowBytesOfSets != 0;
+  const bool lies =
+      role == Role::a && step_stride == 1 && depth % kTileDepth == 0 && line_stride * kOperandElement % kRowBytesOfSets != 0;
   if (lies) packed_panels_ = lines % kTilePanel == 0 ? 0 : 1;  // the last one, whose zeros no memory has
 }
 
@@ -50,7 +51,8 @@ void TileOperand::pack_steps(std::int64_t matrix, std::int64_t panel, std::int64
 }
 
 void TileOperand::set_a(TileBlock& block, std::int64_t matrix, std::int64_t panel, std::int64_t step, const std::byte* copy) const {
-  if (!lies(panel)) return set_packed(block, panel, copy + (panel - first_packed()) * panel_bytes_ + step * kPanelStep * kOperandElement);
+  if (!lies(panel))
+    return set_packed(block, panel, copy + (panel - first_packed()) * panel_bytes_ + step * kPanelStep * kOperandElement);
   block.rows = std::min(lines_ - panel * kTilePanel, kTilePanel);
   block.a = static_cast<const std::uint16_t*>(from_.at(matrix).data) + panel * kTilePanel * line_stride_ + step * kTileDepth;
   block.a_row = line_stride_ * kOperandElement;

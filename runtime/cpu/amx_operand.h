@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/cpu/matrix_stack.h"
 #include "runtime/cpu/amx.h"
+#include "runtime/cpu/matrix_stack.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -15,8 +15,8 @@ class TileOperand {
   enum class Role : std::uint8_t { a, b };
 
   /// `line_stride` and `step_stride`: in elements, from a line to the next, and along k.
-  TileOperand(MatrixStack from, std::int64_t lines, std::int64_t depth, std::int64_t line_stride, std::int64_t step_stride, Role role,
-              const TileFunctions& tiles);
+  TileOperand(MatrixStack from, std::int64_t lines, std::int64_t depth, std::int64_t line_stride, std::int64_t step_stride,
+              Role role, const TileFunctions& tiles);
 
   std::int64_t panels() const { return panels_; }
   /// Whether all whole panels are read where they lie.

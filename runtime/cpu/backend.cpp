@@ -23,7 +23,9 @@ std::vector<std::vector<std::byte>> compile_programs(std::span<const Program> pr
   return binaries;
 }
 
-bool gains_from(DType half) { return half == DType::bf16 && (has_bf16_products() || widest_instruction_set() == InstructionSet::amx); }
+bool gains_from(DType half) {
+  return half == DType::bf16 && (has_bf16_products() || widest_instruction_set() == InstructionSet::amx);
+}
 
 }  // namespace
 

@@ -13,8 +13,8 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-constexpr std::int64_t kElementBytes = 2;        // bytes of an element
-constexpr std::int64_t kSlabSteps = 16;       // steps of a panel of positions
+constexpr std::int64_t kElementBytes = 2;                  // bytes of an element
+constexpr std::int64_t kSlabSteps = 16;                    // steps of a panel of positions
 constexpr std::int64_t kMostPanels = 16, kMostSums = 128;  // panels of positions of a task, and of their sums
 constexpr std::int64_t kManyTileWeights = 1 << 20;         // more than stay in the second cache beside the rest
 constexpr std::int64_t kTileTasksOfThread = 4;
@@ -149,6 +149,8 @@ class TileConvolution final : public LibraryCall {
       tiles_.pack_b({rows, lines, depth, depth, 1}, to);
       return;
     }
+    if (order_.places == 1 && !taps.empty())
+      return tiles_.pack_b({from, lines, channels_, order_.result_step, order_.channel_step}, to);
     for (const Tap& tap : taps) {
       if (across) reorder_across(tap);
       else reorder(tap, rows);
@@ -271,12 +273,14 @@ TapLines::TapLines(const TapGrid& grid, const PositionedChannels& source) : grid
     }
 }
 
-void TapLines::find(std::int64_t first, std::int64_t count, std::int64_t padded, std::int64_t* offsets, std::uint64_t* masks) const {
+void TapLines::find(std::int64_t first, std::int64_t count, std::int64_t padded, std::int64_t* offsets,
+                    std::uint64_t* masks) const {
   const auto inside = [&](std::size_t dimension, std::int64_t i) { return inside_[dimension][static_cast<std::size_t>(i)]; };
   walk_positions(grid_.count, first, count, [&](const PositionRun& run) {
     const std::uint64_t mask = inside(0, run.depth) & inside(1, run.height);
     const std::int64_t step = grid_.scale[2] * source_.channels;
-    std::int64_t offset = source_.offset(run.image, run.depth * grid_.scale[0], run.height * grid_.scale[1], run.width * grid_.scale[2]);
+    std::int64_t offset =
+        source_.offset(run.image, run.depth * grid_.scale[0], run.height * grid_.scale[1], run.width * grid_.scale[2]);
     for (std::int64_t i = 0; i < run.count; ++i, offset += step) {
       offsets[run.index + i] = offset;
       masks[run.index + i] = mask & inside(2, run.width + i);

@@ -1,6 +1,6 @@
 // Convolutions of bf16, channels last, by tiles (amx.h): the source is gathered, a line of channels for each position and tap,
-// zeros where it reads padding, so that each kind is a product of matrices. Sums go over taps in the grid's order and the channels of
-// each in steps of kTileDepth, in gradients of weights over positions.
+// zeros where it reads padding, so that each kind is a product of matrices. Sums go over taps in the grid's order and the channels
+// of each in steps of kTileDepth, in gradients of weights over positions.
 #pragma once
 
 #include <array>

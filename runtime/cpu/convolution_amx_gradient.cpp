@@ -1,6 +1,6 @@
 // Gradients of weights by tiles: products of the results' gradient, turned, and the gathered source, summed over positions. These
-// are divided into slices by the shape alone, each with a sum of its own; the sums are added in order, and brought into the order of
-// the weights.
+// are divided into slices by the shape alone, each with a sum of its own; the sums are added in order, and brought into the order
+// of the weights.
 #include <algorithm>
 #include <utility>
 
@@ -18,6 +18,7 @@ constexpr std::int64_t kMostSlicesOfPositions = 16, kMostSliceBytes = std::int64
 // A slice's sum costs, for each weight, as much time as so many multiplications; a tenth of all is given to it.
 constexpr std::int64_t kSliceCost = 300;
 constexpr std::int64_t kSlabTasksOfThread = 2;
+constexpr std::int64_t kRowPanelCost = 2;  // of turning a panel of the gradient, in what gathering one of the source takes
 
 class TileWeightGradient final : public LibraryCall {
  public:
@@ -47,7 +48,9 @@ class TileWeightGradient final : public LibraryCall {
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
     const std::int64_t wanted = kSlabTasksOfThread * threads;
-    ranges_ = std::min(column_panels_, quotient_up(wanted, slices_ * shape_.groups));
+    // What the other operand costs is paid in each range.
+    divides_rows_ = row_panels_ * kRowPanelCost > column_panels_;
+    ranges_ = std::min(divides_rows_ ? row_panels_ : column_panels_, quotient_up(wanted, slices_ * shape_.groups));
   }
 
   void run(ThreadPool& pool) override {
@@ -57,7 +60,8 @@ class TileWeightGradient final : public LibraryCall {
       tiles_.end();
     });
     pool.run(shape_.groups * row_panels_ * panels_of_tap_, [this](std::int64_t first, std::int64_t last, int) {
-      for (; first < last; ++first) write(first / panels_of_tap_ / row_panels_, first / panels_of_tap_ % row_panels_, first % panels_of_tap_);
+      for (; first < last; ++first)
+        write(first / panels_of_tap_ / row_panels_, first / panels_of_tap_ % row_panels_, first % panels_of_tap_);
     });
   }
 
@@ -115,17 +119,21 @@ class TileWeightGradient final : public LibraryCall {
     } else {
       taps_.find(position, count, padded, offsets, masks);
     }
-    for (std::int64_t panel = 0; panel < row_panels_; ++panel)
+    const auto range_of = [&](std::int64_t panels, bool divided) {
+      return divided ? std::pair(panels * range / ranges_, panels * (range + 1) / ranges_) : std::pair(std::int64_t{0}, panels);
+    };
+    const auto [first_row, last_row] = range_of(row_panels_, divides_rows_);
+    const auto [first, last] = range_of(column_panels_, !divides_rows_);
+    for (std::int64_t panel = first_row; panel < last_row; ++panel)
       tiles_.pack_a({gradient_ + position * result + group * outputs + panel * kTilePanel,
                      std::min(outputs - panel * kTilePanel, kTilePanel), count, 1, result},
                     gradient + panel * slab.steps * kPanelStep);
-    const std::int64_t first = column_panels_ * range / ranges_, last = column_panels_ * (range + 1) / ranges_;
     for (std::int64_t column = first, moved_tap = -1; column < last; ++column) {
       const std::int64_t tap = column / panels_of_tap_, begin = column % panels_of_tap_ * kTilePanel;
       if (tap != std::exchange(moved_tap, tap))
         for (std::int64_t i = 0; i < padded; ++i) moved[i] = offsets[i] + (lines_ ? 0 : taps_.tap_offset(tap));
       tiles_.gather_b({source + begin, moved, masks, tap, std::min(columns_ - begin, kTilePanel)}, slab.steps, gathered);
-      for (std::int64_t panel = 0; panel < row_panels_; ++panel)
+      for (std::int64_t panel = first_row; panel < last_row; ++panel)
         tiles_.multiply({.a = gradient + panel * slab.steps * kPanelStep,
                          .a_row = kTileDepth * kTileElement,
                          .a_step = kPanelStep * kTileElement,
@@ -177,6 +185,7 @@ class TileWeightGradient final : public LibraryCall {
   bool lines_;
   std::int64_t columns_, panels_of_tap_, column_panels_, row_panels_;  // of a group; columns_ of a tap, or of all
   std::int64_t slab_, slices_, ranges_ = 1;
+  bool divides_rows_ = false;  // into ranges, not columns
   Workspace workspace_;
 };
 

@@ -103,7 +103,8 @@ class DepthwiseWeightGradient final : public DepthwiseCall {
         gradient_(reinterpret_cast<float*>(operands.output)),
         weight_(reinterpret_cast<float*>(operands.weight)),
         areas_in_all_(static_cast<std::int64_t>(all_areas_.size())),
-        parts_(std::clamp<std::int64_t>(std::min(kMostPartsOfChannels, kMostPartElements / (taps_ * channels_)), 1, areas_in_all_)) {}
+        parts_(
+            std::clamp<std::int64_t>(std::min(kMostPartsOfChannels, kMostPartElements / (taps_ * channels_)), 1, areas_in_all_)) {}
 
   WorkspaceSize workspace() const override { return {parts_ * part_bytes(), lists_bytes()}; }
 

@@ -51,7 +51,8 @@ class CpuDevice final : public Device {
 
   std::string description() const override {
     const InstructionSet widest = widest_instruction_set();
-    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(options_.portable_bits ? vectors_of(instructions_) : instructions_),
+    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ",
+                  shown_name(options_.portable_bits ? vectors_of(instructions_) : instructions_),
                   instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
                   options_.winograd ? ", Winograd" : "", ", ", processor_name());
   }

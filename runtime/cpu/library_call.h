@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cpu/amx.h"
 #include "runtime/cpu/convolution_tiles.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/thread_pool.h"
-#include "runtime/cpu/amx.h"
 #include "runtime/instruction_set.h"
 
 namespace gcomp::runtime::cpu {
@@ -42,7 +42,7 @@ struct CallBackend {
   const ConvolutionFunctions* convolution = &convolution_functions();
   const ConvolutionFunctions* bf16_convolution = &bf16_convolution_functions(widest_instruction_set());
   const TileFunctions* tiles = tile_functions(widest_instruction_set());  ///< for bf16, before all others; may be null
-  bool winograd = false;  ///< convolution_winograd.h where it takes a call
+  bool winograd = false;                                                  ///< convolution_winograd.h where it takes a call
 };
 
 class LibraryCall {

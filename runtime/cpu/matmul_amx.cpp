@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "ir/base/integers.h"
+#include "runtime/cpu/amx.h"
+#include "runtime/cpu/amx_operand.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/matrix_stack.h"
-#include "runtime/cpu/amx_operand.h"
-#include "runtime/cpu/amx.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -44,26 +44,28 @@ class TileMatmul final : public LibraryCall {
     const bool single = matrices_ == 1 && slices_ == 1;
     owns_b_ = single && a_.panels() <= kRowsOfSums && b_.bytes() > std::max(kOwnBytes, a_.bytes());
     owns_a_ = single && !owns_b_ && !a_.lies() && b_.panels() <= lot_ && a_.bytes() > kOwnBytes;
+    if (slices_ > 1) owns_a_ = !a_.lies(), owns_b_ = true;  // a slice is read by few tasks
     group_ = std::max<std::int64_t>(1, std::min(a_.panels(), waits() ? kRowsOfSums : a_.panels()));
   }
 
   WorkspaceSize workspace() const override {
     const std::int64_t sums = waits() ? group_ * lot_ * kSumBytes : 0, line = writes_lines() ? 0 : row_bytes();
-    if (owns_a_) return {aligned_size(b_.bytes()), sums + line + slab_bytes()};
-    if (owns_b_) return {aligned_size(a_.bytes()), sums + line + lot_ * slab_bytes()};
+    if (owns_a_ || owns_b_)
+      return {copies() + (slices_ > 1 ? slices_ * slice_sums() * kSumBytes : 0),
+              sums + line + (owns_b_ ? lot_ : 0) * slab_bytes() + (owns_a_ ? slab_bytes() : 0)};
     if (by_matrix_) return {0, sums + line + aligned_size(a_.matrix_bytes()) + aligned_size(b_.matrix_bytes())};
-    return {aligned_size(a_.bytes()) + aligned_size(b_.bytes()) + (slices_ > 1 ? slices_ * slice_sums() * kSumBytes : 0), sums + line};
+    return {copies(), sums + line};
   }
 
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
     packed_a_ = workspace.shared;
     packed_b_ = packed_a_ + (owns_a_ ? 0 : aligned_size(a_.bytes()));
-    slice_sums_ = reinterpret_cast<float*>(packed_b_ + aligned_size(b_.bytes()));
+    slice_sums_ = reinterpret_cast<float*>(workspace.shared + copies());
     // Enough parts of C for all threads.
     const std::int64_t wanted = by_matrix_ ? 1 : kPartsOfThread * threads;
-    while (!owns_b_ && parts() < wanted && group_ > 1) group_ = (group_ + 1) / 2;
-    while (!owns_a_ && parts() < wanted && lot_ > 2) lot_ = (lot_ + 1) / 2;
+    while (parts() < (owns_b_ ? threads : wanted) && group_ > 1) group_ = (group_ + 1) / 2;
+    while (parts() < (owns_a_ ? threads : wanted) && lot_ > 2) lot_ = (lot_ + 1) / 2;
   }
 
   void run(ThreadPool& pool) override {
@@ -93,6 +95,8 @@ class TileMatmul final : public LibraryCall {
  private:
   /// Whether what a tile's rows or columns become is contiguous in C.
   bool writes_lines() const { return c_.column == 1 || c_.row == 1; }
+  /// Of what all threads pack.
+  std::int64_t copies() const { return (owns_a_ ? 0 : aligned_size(a_.bytes())) + (owns_b_ ? 0 : aligned_size(b_.bytes())); }
   std::int64_t slab_bytes() const { return std::min(steps_, kStepsOfSlab) * kPanelStep * 2; }
   /// Whether sums wait for later steps in memory.
   bool waits() const { return steps_ > kStepsOfSlab && slices_ == 1; }
@@ -137,6 +141,7 @@ class TileMatmul final : public LibraryCall {
     float* const own_sums = reinterpret_cast<float*>(part.own);
     auto* const apart = reinterpret_cast<std::uint16_t*>(part.own + (waits() ? group_ * lot_ * kSumBytes : 0));
     std::byte* const slab = reinterpret_cast<std::byte*>(apart) + (writes_lines() ? 0 : row_bytes());
+    std::byte* const slab_a = slab + (owns_b_ ? lot_ : 0) * slab_bytes();
     for (std::int64_t step = first, steps; step == first || step < last; step += steps) {
       steps = std::min(kStepsOfSlab, last - step);
       block.steps = steps;
@@ -144,14 +149,15 @@ class TileMatmul final : public LibraryCall {
       const bool ends = step + steps == last && slices_ == 1;
       if (owns_b_) {
         block.b = slab, block.b_panel = steps * kPanelStep * 2;
-        for (std::int64_t i = 0; i < block.panels; ++i) b_.pack_steps(part.matrix, column + i, step, steps, slab + i * block.b_panel);
+        for (std::int64_t i = 0; i < block.panels; ++i)
+          b_.pack_steps(part.matrix, column + i, step, steps, slab + i * block.b_panel);
       } else {
         b_.set_b(block, column, step, part.copy_b);
       }
       for (std::int64_t panel = row; panel < last_row; ++panel) {
         if (owns_a_) {
-          a_.pack_steps(part.matrix, panel, step, steps, slab);
-          a_.set_packed(block, panel, slab);
+          a_.pack_steps(part.matrix, panel, step, steps, slab_a);
+          a_.set_packed(block, panel, slab_a);
         } else {
           a_.set_a(block, part.matrix, panel, step, part.copy_a);
         }
@@ -167,7 +173,8 @@ class TileMatmul final : public LibraryCall {
     }
   }
 
-  static void scatter(const std::uint16_t* from, std::int64_t rows, std::int64_t columns, const StridedMatrix& c, std::uint16_t* to) {
+  static void scatter(const std::uint16_t* from, std::int64_t rows, std::int64_t columns, const StridedMatrix& c,
+                      std::uint16_t* to) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) to[i * c.row + j * c.column] = from[i * columns + j];
   }

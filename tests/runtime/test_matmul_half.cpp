@@ -184,20 +184,22 @@ TEST(HalfMatmul, SumsOfTilesAreThePromisedOnes) {
         check(problem(2, {19, 37, 33}, a, b, c));
         check(problem(9, {5, 18, 64}, a, b, c));  // each matrix by one thread
       }
-  for (const auto& size : {std::array<std::int64_t, 3>{1, 1, 1}, {0, 3, 4}, {3, 0, 4}, {5, 3, 0}, {16, 32, 32}, {33, 64, 96}, {64, 31, 31}})
+  for (const auto& size :
+       {std::array<std::int64_t, 3>{1, 1, 1}, {0, 3, 4}, {3, 0, 4}, {5, 3, 0}, {16, 32, 32}, {33, 64, 96}, {64, 31, 31}})
     check(problem(1, size, Layout::rows, Layout::rows, Layout::rows));
   for (const bool transposed : {false, true}) {
     const Layout a = transposed ? Layout::columns : Layout::rows, b = transposed ? Layout::rows : Layout::columns;
-    check(problem(1, {70, 300, 544}, a, b, Layout::rows));         // sums that wait in memory
-    check(problem(1, {65, 40, 1024}, a, b, Layout::columns));      // rows that drive each other out of a cache
-    check(problem(1, {20, 40, 60}, a, b, Layout::rows, -58));      // of which many are no normal numbers
-    check(problem(1, {40, 50, 5001}, a, b, Layout::apart), 4);     // divided along k
+    check(problem(1, {70, 300, 544}, a, b, Layout::rows));      // sums that wait in memory
+    check(problem(1, {65, 40, 1024}, a, b, Layout::columns));   // rows that drive each other out of a cache
+    check(problem(1, {20, 40, 60}, a, b, Layout::rows, -58));   // of which many are no normal numbers
+    check(problem(1, {40, 50, 5001}, a, b, Layout::apart), 4);  // divided along k
     check(problem(1, {33, 34, 2048}, a, b, Layout::rows), 2);
     check(problem(1, {33, 34, 2048}, a, b, Layout::columns), 2);
     check(problem(1, {40, 1100, 768}, a, b, Layout::rows));  // an operand that each task packs for itself, and turned results
     check(problem(1, {1100, 40, 768}, a, b, Layout::rows));
   }
-  if (!tile_functions(widest_instruction_set())) GTEST_SKIP() << "this processor has no AMX: the same sums were compared without it";
+  if (!tile_functions(widest_instruction_set()))
+    GTEST_SKIP() << "this processor has no AMX: the same sums were compared without it";
 }
 #endif
 

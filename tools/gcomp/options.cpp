@@ -115,7 +115,8 @@ std::optional<runtime::InstructionSet> asked_instruction_set(const std::string& 
   if (text.empty()) return std::nullopt;
   const std::vector<std::string> known{"baseline", "avx2", "avx512", "amx"};
   if (std::find(known.begin(), known.end(), text) == known.end())
-    usage(concat(flag.empty() ? "GCOMP_ISA=" : "--isa ", text, ": wanted baseline, avx2, avx512 or amx", did_you_mean(text, known)));
+    usage(
+        concat(flag.empty() ? "GCOMP_ISA=" : "--isa ", text, ": wanted baseline, avx2, avx512 or amx", did_you_mean(text, known)));
   return runtime::parse_instruction_set(text);
 }
 

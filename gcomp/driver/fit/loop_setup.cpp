@@ -219,7 +219,8 @@ void FitLoop::resume() {
     callbacks_.note(concat(where, "its timed choices (--tune) are not taken: ", why, "; bits may differ from here on"));
   if (const bool tiles = has_tiles(trainer_.device());
       tiles != has_tiles(device_before) && multiply(trainer_.impl().step, DType::bf16))
-    callbacks_.note(concat(where, "its products of bf16 were summed ", tiles ? "without AMX, which is used" : "by AMX, which is not used",
+    callbacks_.note(concat(where, "its products of bf16 were summed ",
+                           tiles ? "without AMX, which is used" : "by AMX, which is not used",
                            " here: bits may differ from here on; with --portable-bits from the start they do not"));
   adopt(restore(trainer_, *found));
   went_on_ = concat("resumed from '", found->path.string(), "'");
