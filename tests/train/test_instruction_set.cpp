@@ -68,6 +68,27 @@ TEST_F(InstructionSetOfTheCommand, BaselineFollowsTheRecord) {
   }
 }
 
+// The sums of AMX's tiles have other last digits: a run that goes on with them, or without, says so, and one of f32 has no reason
+// to.
+TEST_F(InstructionSetOfTheCommand, AResumedRunSaysThatItsSumsBecomeOthers) {
+  if (runtime::widest_instruction_set() != InstructionSet::amx) GTEST_SKIP() << "this processor has no AMX";
+  const auto notes = [&](const std::string& precision, const std::string& first, const std::string& then) {
+    const std::vector<std::string> run{"--precision",        precision, "--run-dir", folder_ / (precision + first),
+                                       "--checkpoint-every", "2"};
+    const auto go = [&](const std::string& steps, const std::string& set, std::vector<std::string> more) {
+      more.insert(more.end(), run.begin(), run.end());
+      const CommandResult result = run_gcomp(train(more, steps), {.environment = {"GCOMP_ISA=" + set}, .limits = {}});
+      EXPECT_EQ(result.exit_code, 0) << result.errors;
+      return result;
+    };
+    go("2", first, {});
+    return says(go("4", then, {"--resume"}), "bits may differ from here on");
+  };
+  EXPECT_TRUE(notes("bf16", "avx512", "amx"));
+  EXPECT_TRUE(notes("bf16", "amx", "avx2"));
+  EXPECT_FALSE(notes("f32", "avx512", "amx"));
+}
+
 // An artifact's kernels are machine code for the processor that made them: where other instructions are asked for, they are
 // compiled anew from their text, and without a compiler that is an error.
 TEST_F(InstructionSetOfTheCommand, AnArtifactForAnotherOneIsCompiledAnew) {
