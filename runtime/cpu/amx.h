@@ -67,7 +67,7 @@ struct TileFunctions {
   /// Lines of kTilePanel positions as a panel of A, whose k goes along them.
   void (*gather_a)(const TileSources& sources, uint16_t* to) = nullptr;
   /// Lines of kTileDepth positions a step as a panel of B, whose k goes over them and whose columns, kTilePanel at most, along
-  /// them.
+  /// them, in groups of four that go to the first and the second tile in turn (gathered_column in convolution_amx.h).
   void (*gather_b)(const TileSources& sources, int64_t steps, uint16_t* to) = nullptr;
   /// `count` f32 to bf16: to the nearest, of two the even one; NaN becomes the quiet one without a payload.
   void (*narrow)(const float* from, uint16_t* to, int64_t count) = nullptr;

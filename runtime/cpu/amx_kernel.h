@@ -217,10 +217,11 @@ struct TileKernel {
     for (int64_t step = 0, position = 0; step < steps; ++step, to += kPanelStep)
       for (int64_t pair = 0; pair < kTileDepth / 2; ++pair, position += 2) {
         const Halves first = line(position), second = line(position + 1);
-        const Halves left = __builtin_shufflevector(first, second, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9,
-                                                    41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
-        const Halves right = __builtin_shufflevector(first, second, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
-                                                     24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
+        // Within 128 bits, one instruction for each.
+        const Halves left = __builtin_shufflevector(first, second, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43, 16, 48,
+                                                    17, 49, 18, 50, 19, 51, 24, 56, 25, 57, 26, 58, 27, 59);
+        const Halves right = __builtin_shufflevector(first, second, 4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45, 14, 46, 15, 47, 20,
+                                                     52, 21, 53, 22, 54, 23, 55, 28, 60, 29, 61, 30, 62, 31, 63);
         put(left, to + pair * kTileDepth);
         put(right, to + kTileLines * kTileDepth + pair * kTileDepth);
       }

@@ -21,6 +21,12 @@ std::unique_ptr<LibraryCall> make_tile_weight_gradient(const ConvolutionCall& ca
 inline constexpr std::int64_t kFewTileChannels = 32;
 bool gathers_lines(const ConvolutionShape& shape, ConvolutionKind kind);
 
+/// Which of a panel's columns stands at a place of the sums where gather_b made the panel.
+constexpr std::int64_t gathered_column(std::int64_t place) {
+  const std::int64_t tile = place / kTileLines, at = place % kTileLines;
+  return at / 4 * 8 + tile * 4 + at % 4;
+}
+
 /// Where the taps of a grid's positions read.
 class TapLines {
  public:

@@ -144,7 +144,7 @@ class TileWeightGradient final : public LibraryCall {
                          .sums = sums_at(slice, group, column, panel),
                          .add = add,
                          .rows = std::min(outputs - panel * kTilePanel, kTilePanel),
-                         .columns = std::min(columns_ - begin, kTilePanel)});
+                         .columns = kTilePanel});
     }
   }
 
@@ -162,10 +162,11 @@ class TileWeightGradient final : public LibraryCall {
         for (std::int64_t i = 0; i < kPanelSums; ++i) total[i] += more[i];
       }
       for (std::int64_t i = 0; i < rows; ++i) {
-        tiles_.narrow(total + i * kTilePanel, line, columns);
+        tiles_.narrow(total + i * kTilePanel, line, kTilePanel);
         std::uint16_t* const row = to + i * inputs * taps;
-        for (std::int64_t j = 0; j < columns; ++j) {
-          const std::int64_t column = panel * kTilePanel + j;
+        for (std::int64_t j = 0; j < kTilePanel; ++j) {
+          if (gathered_column(j) >= columns) continue;
+          const std::int64_t column = panel * kTilePanel + gathered_column(j);
           // Of lines, columns are [tap][channel].
           if (lines_) row[column % inputs * taps + column / inputs] = line[j];
           else row[column * taps + tap] = line[j];
