@@ -69,7 +69,8 @@ struct TileFunctions {
   /// Lines of kTileDepth positions a step as a panel of B, whose k goes over them and whose columns, kTilePanel at most, along
   /// them, in groups of four that go to the first and the second tile in turn (gathered_column in convolution_amx.h).
   void (*gather_b)(const TileSources& sources, int64_t steps, uint16_t* to) = nullptr;
-  /// `count` f32 to bf16: to the nearest, of two the even one; NaN becomes the quiet one without a payload.
+  /// `count` f32 to bf16: to the nearest, of two the even one, those below 2^-126 to zeros; NaN becomes the quiet one without a
+  /// payload.
   void (*narrow)(const float* from, uint16_t* to, int64_t count) = nullptr;
 };
 

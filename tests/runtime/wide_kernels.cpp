@@ -72,7 +72,12 @@ struct TilesInMemory {
         sum = flushed(flushed(sum) + flushed(even + odd));
       }
   }
-  static void narrow(const float* from, uint16_t* to, int64_t count) { narrow_bf16(from, to, count); }
+  static void narrow(const float* from, uint16_t* to, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = flushed(from[i]);
+      narrow_bf16(&value, to + i, 1);
+    }
+  }
 };
 
 }  // namespace
