@@ -27,7 +27,7 @@ InstructionSet widest_instruction_set();
 constexpr InstructionSet vectors_of(InstructionSet set) { return set == InstructionSet::amx ? InstructionSet::avx512 : set; }
 
 /// Whether the processor multiplies pairs of bf16 faster than as many f32: AMD's with AVX512-BF16. Intel's have the instruction
-/// too, but half as many in the same time (a Xeon with AMX: 170 GFLOP/s for 476 of f32's multiply-adds).
+/// too, but are faster by way of f32 (a Xeon, a step of an MLP: 216 ms with it, 173 without).
 bool has_bf16_products();
 
 }  // namespace gcomp::runtime
