@@ -227,10 +227,8 @@ struct TileKernel {
       }
   }
 
-  static void narrow(const float* from, uint16_t* to, int64_t count) { Tiles::narrow(from, to, count); }
-
   static constexpr TileFunctions functions() {
-    return {Tiles::begin, Tiles::end, multiply, pack<false>, pack<true>, gather_a, gather_b, narrow};
+    return {Tiles::begin, Tiles::end, multiply, pack<false>, pack<true>, gather_a, gather_b, Tiles::narrow};
   }
 };
 

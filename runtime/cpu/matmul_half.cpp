@@ -12,7 +12,7 @@ namespace {
 
 // What a step along k takes of the memory that the kernel reads: an f32, or a pair of bf16.
 constexpr std::int64_t kStepBytes = 4;
-constexpr std::int64_t kTwo = 2;
+constexpr std::int64_t kPairElements = 2;
 constexpr std::int64_t kFewestConverted = 1 << 14;  // elements of a thread's portion
 constexpr std::int64_t kGathered = 256;             // elements at once, an even number
 
@@ -22,14 +22,14 @@ struct HalfForm {
   bool bf16 = false, pairs = false;
 
   std::int64_t steps(std::int64_t elements) const {
-    return pairs ? quotient_up(elements, kTwo) : bf16 ? round_up(elements, kTwo) : elements;
+    return pairs ? quotient_up(elements, kPairElements) : bf16 ? round_up(elements, kPairElements) : elements;
   }
   /// Elements along k.
   void convert(const std::uint16_t* from, void* to, std::int64_t count) const {
     if (pairs) {
       auto* const pair = static_cast<std::uint16_t*>(to);
       std::copy_n(from, count, pair);
-      if (count % kTwo != 0) pair[count] = 0;
+      if (count % kPairElements != 0) pair[count] = 0;
     } else {
       (bf16 ? lines->widen_swapped_bf16 : lines->widen_f16)(from, static_cast<float*>(to), count);
     }
@@ -47,7 +47,7 @@ class HalfOperand {
     if (std::all_of(offsets.begin(), offsets.end(), [&](std::int64_t offset) { return offset == offsets[0]; }))
       matrices_ = std::min<std::int64_t>(matrices_, 1);
     across_ = step_ != 1 && line_ == 1;
-    lies_ = form.pairs && step_ == 1 && depth_ % kTwo == 0 && (line_ % kTwo == 0 || lines_ == 1) &&
+    lies_ = form.pairs && step_ == 1 && depth_ % kPairElements == 0 && (line_ % kPairElements == 0 || lines_ == 1) &&
             std::all_of(offsets.begin(), offsets.end(), [](std::int64_t offset) { return offset % kStepBytes == 0; });
   }
 
@@ -59,7 +59,7 @@ class HalfOperand {
   /// As the kernel reads it, once it is bound; strides in steps along k. Rows are lines, unless it is transposed.
   MatrixStack stack(bool transposed) const {
     MatrixStack made{lies_ ? from_.base : copy_, from_.offsets,
-                     lies_     ? line_ / kTwo
+                     lies_     ? line_ / kPairElements
                      : across_ ? 1
                                : form_.steps(depth_),
                      across_ ? lines_ : 1};
@@ -89,7 +89,8 @@ class HalfOperand {
   void convert_step(const std::uint16_t* from, std::int64_t step, std::byte* to) const {
     const auto row = [&](std::int64_t k) { return k < depth_ ? from + k * step_ : nullptr; };
     if (form_.pairs) {
-      form_.lines->interleave(row(kTwo * step), row(kTwo * step + 1), reinterpret_cast<std::uint32_t*>(to), lines_);
+      form_.lines->interleave(row(kPairElements * step), row(kPairElements * step + 1), reinterpret_cast<std::uint32_t*>(to),
+                              lines_);
       return;
     }
     auto* const wide = reinterpret_cast<float*>(to);
@@ -121,7 +122,7 @@ class HalfMatmul final : public LibraryCall {
  public:
   HalfMatmul(const MatmulCall& call, const MatmulOperands& operands)
       : gemm_(*operands.backend.gemm),
-        form_{&gemm_.half, call.dtype == DType::bf16, call.dtype == DType::bf16 && gemm_.bf16.elements == kTwo},
+        form_{&gemm_.half, call.dtype == DType::bf16, call.dtype == DType::bf16 && gemm_.bf16.elements == kPairElements},
         matrices_(element_count(call.batch)),
         m_(call.m),
         n_(call.n),

@@ -124,7 +124,7 @@ TEST(HalfConvolution, BitsAreThoseOfEveryInstructionSet) {
         EXPECT_TRUE(run(call, buffers, backend_of(InstructionSet::avx512)) == expected);
       }
   if (!has_bf16_products())
-    GTEST_SKIP() << "this processor does not multiply pairs of bf16: the same sums were compared without it";
+    GTEST_SKIP() << "this processor's pairs of bf16, if it has any, are not used: the same sums were compared without it";
 }
 
 /// What tiles take beside those: few channels, whose taps are gathered into lines, groups, many positions, whose sums are

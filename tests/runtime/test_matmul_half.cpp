@@ -249,7 +249,7 @@ TEST(HalfMatmul, BitsAreThoseOfEveryInstructionSet) {
     }
   }
   if (!has_bf16_products())
-    GTEST_SKIP() << "this processor does not multiply pairs of bf16: the same sums were compared without it";
+    GTEST_SKIP() << "this processor's pairs of bf16, if it has any, are not used: the same sums were compared without it";
 }
 
 TEST(HalfMatmul, ResultsAreNearThoseInDouble) {

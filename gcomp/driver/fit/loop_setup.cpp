@@ -262,7 +262,7 @@ std::string FitLoop::facts() const {
   const runtime::InstructionSet instructions =
       runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set());
   facts["vector instructions"] = instructions == runtime::InstructionSet::baseline ? "baseline" : "AVX2 or wider, of the same bits";
-  if (multiply(trainer.step, DType::bf16)) facts["products of bf16"] = has_tiles(trainer_.device()) ? "by AMX's tiles" : "in order";
+  if (has_tiles(trainer_.device()) && multiply(trainer.step, DType::bf16)) facts["products of bf16"] = "by AMX's tiles";
   if (device.winograd) facts["3x3 convolutions"] = "Winograd's F(2x2, 3x3)";
   facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
