@@ -9,6 +9,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/integers.h"
+#include "ir/nest/scalar_value.h"
 #include "ir/op.h"
 
 namespace gcomp::ir {
@@ -152,7 +153,7 @@ class NestEvaluator {
     const Term& term = *ready.term;
     switch (term.kind) {
       case Term::Kind::literal: return term.number;
-      case Term::Kind::index: return round_to(term.dtype, static_cast<double>(evaluate(ready.indices[0])));
+      case Term::Kind::index: return wrapped(term.dtype, static_cast<double>(evaluate(ready.indices[0])));
       case Term::Kind::read: return ready.tensor->at(ready.inside ? evaluate(ready.indices[0]) : checked_position(ready));
       case Term::Kind::local:
         return values_[static_cast<std::size_t>(term.slot)][static_cast<std::size_t>(evaluate(ready.indices[0]))];
@@ -252,23 +253,7 @@ class NestEvaluator {
   }
 
   static double result_of_call(const Term& term, std::span<const double> arguments) {
-    const double value = term.op->scalar.reference(arguments);
-    if (is_float(term.dtype)) return value;
-    return term.dtype == DType::boolean ? value != 0 : round_integer(term, value);
-  }
-
-  /// Integer division truncates, by zero gives 0; a cast saturates; arithmetic wraps.
-  static double round_integer(const Term& term, double value) {
-    if (term.op->typing == PointwiseTyping::cast && is_float(term.arguments[0]->dtype)) return round_to(term.dtype, value);
-    return std::isfinite(value) ? wrapped(term.dtype, std::trunc(value)) : 0;
-  }
-
-  /// Integers of 8 to 32 bits wrap; 64-bit ones are exact to 2^53 in any case.
-  static double wrapped(DType dtype, double value) {
-    if (!is_integer(dtype) || size_of(dtype) == 8) return round_to(dtype, value);
-    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
-    const double low = value - range * std::floor(value / range);
-    return is_signed_integer(dtype) && low >= range / 2 ? low - range : low;
+    return value_of_call(term.dtype, *term.op, term.arguments.empty() ? term.dtype : term.arguments[0]->dtype, arguments);
   }
 
   Shape extents_of(const std::vector<int>& axes) const {
@@ -342,7 +327,7 @@ class NestEvaluator {
           }
           any = true;
         } else {
-          total = combine(of, total, value);
+          total = combined(of, s.dtype, total, value);
         }
         ++counter;
       });
@@ -361,9 +346,9 @@ class NestEvaluator {
       double total = identity_of(s.combine->reduction.of, s.dtype);
       for (std::int64_t i = 0; i < extent; ++i) {
         point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
-        const double combined = combine(s.combine->reduction.of, total, evaluate(term));
-        result() = wrapped(s.dtype, s.exclusive ? total : combined);
-        total = combined;
+        const double next = combined(s.combine->reduction.of, s.dtype, total, evaluate(term));
+        result() = wrapped(s.dtype, s.exclusive ? total : next);
+        total = next;
       }
       point_[static_cast<std::size_t>(axis)] = 0;
     });

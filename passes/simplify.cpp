@@ -146,20 +146,65 @@ class SeenNodes {
   std::vector<Entry> entries_;
 };
 
+/// The updates that are to stand behind everything that reads, each before that of a state that it reads.
+class LateUpdates {
+ public:
+  explicit LateUpdates(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+      for (const Value* operand : node->operands)
+        if (const auto update = of_state_.find(operand); update != of_state_.end()) add(update->second);
+      if (node->op->kind == Kind::update) of_state_.emplace(node->operands[0], node.get());
+    }
+    for (std::size_t i = 0; i < late_.size(); ++i)  // which grows
+      if (const Node* next = update_of_read(*late_[i])) add(next);
+  }
+
+  bool empty() const { return late_.empty(); }
+  bool contains(const Node* node) const { return places_.contains(node); }
+
+  /// In an order that serves all. Throws UserError where states would be each other's next values.
+  std::vector<const Node*> ordered() const {
+    std::unordered_map<const Node*, int> waits_for;
+    for (const Node* update : late_)
+      if (const Node* next = update_of_read(*update)) ++waits_for[next];
+    std::vector<const Node*> order;
+    for (const Node* update : late_)
+      if (!waits_for.contains(update)) order.push_back(update);
+    for (std::size_t i = 0; i < order.size(); ++i)  // which grows
+      if (const Node* next = update_of_read(*order[i]); next && --waits_for[next] == 0) order.push_back(next);
+    for (const Node* update : late_)
+      check_user(std::ranges::find(order, update) != order.end(), "the updates of %", update->operands[0]->name, " and %",
+                 update->operands[1]->name, " exchange what states hold: one's next value may be another, but not in a circle");
+    return order;
+  }
+
+ private:
+  void add(const Node* update) {
+    if (places_.insert(update).second) late_.push_back(update);
+  }
+  /// That of another state which is this one's next value.
+  const Node* update_of_read(const Node& update) const {
+    const auto found = of_state_.find(update.operands[1]);
+    return found == of_state_.end() || found->second == &update ? nullptr : found->second;
+  }
+
+  std::unordered_map<const Value*, const Node*> of_state_;
+  std::vector<const Node*> late_;
+  std::unordered_set<const Node*> places_;
+};
+
 /// States are read before they are updated. A rewrite may put a state in the place of what was computed from it before its update,
 /// as the gradient of sum(p * q) by q is p: such updates move behind everything that reads.
 void delay_updates(Graph& graph) {
-  std::unordered_map<const Value*, const Node*> updated;
-  std::unordered_set<const Node*> early;
-  for (const auto& node : graph.nodes()) {
-    for (const Value* operand : node->operands)
-      if (const auto update = updated.find(operand); update != updated.end()) early.insert(update->second);
-    if (node->op->kind == Kind::update) updated.emplace(node->operands[0], node.get());
+  const LateUpdates late(graph);
+  if (late.empty()) return;
+  const std::vector<const Node*> order = late.ordered();
+  std::unordered_map<const Node*, std::unique_ptr<Node>> taken;
+  for (std::unique_ptr<Node>& node : graph.take_nodes()) {
+    if (late.contains(node.get())) taken.emplace(node.get(), std::move(node));
+    else graph.append(std::move(node));
   }
-  if (early.empty()) return;
-  std::vector<std::unique_ptr<Node>> nodes = graph.take_nodes();
-  std::stable_partition(nodes.begin(), nodes.end(), [&](const auto& node) { return !early.contains(node.get()); });
-  for (std::unique_ptr<Node>& node : nodes) graph.append(std::move(node));
+  for (const Node* update : order) graph.append(std::move(taken.at(update)));
 }
 
 }  // namespace

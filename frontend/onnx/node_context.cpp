@@ -15,17 +15,19 @@ namespace {
 
 using Type = ::onnx::AttributeProto;
 
-/// Doubles hold every element of these exactly, and `full` stores a double.
+}  // namespace
+
 bool is_uniform(const Tensor& tensor) {
   const std::size_t size = size_of(tensor.dtype());
   const auto bytes = tensor.bytes();
-  if (tensor.elements() == 0 || !ir::doubles_hold(tensor)) return false;
+  if (tensor.elements() == 0) return false;
+  Tensor first(tensor.dtype(), {});
+  first.set(0, tensor.at(0));
+  if (std::memcmp(first.data(), bytes.data(), size) != 0) return false;
   for (std::size_t i = size; i < bytes.size(); i += size)
     if (std::memcmp(bytes.data(), bytes.data() + i, size) != 0) return false;
   return true;
 }
-
-}  // namespace
 
 Var ConstantPool::at(const std::shared_ptr<const Tensor>& tensor) {
   if (auto it = made_.find(tensor.get()); it != made_.end()) return it->second;

@@ -48,6 +48,9 @@ struct Items : std::vector<Item> {
   }
 };
 
+/// Whether `full`, which stores a double, gives every element of it.
+bool is_uniform(const Tensor& tensor);
+
 /// Tensors known at import as values of one graph, each made once. Uniform tensors become `full`.
 class ConstantPool {
  public:

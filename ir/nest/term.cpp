@@ -2,12 +2,14 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "ir/base/hash.h"
+#include "ir/nest/scalar_value.h"
 #include "ir/op.h"
 
 namespace gcomp::ir {
@@ -134,7 +136,7 @@ TermPtr literal(DType dtype, double number) {
 }
 
 TermPtr index_value(DType dtype, Index index) {
-  if (auto constant = index.as_constant()) return literal(dtype, static_cast<double>(*constant));
+  if (auto constant = index.as_constant()) return literal(dtype, wrapped(dtype, static_cast<double>(*constant)));
   Term term;
   term.kind = Term::Kind::index;
   term.dtype = dtype;
@@ -165,7 +167,9 @@ TermPtr call(DType dtype, const OpDef& op, std::vector<TermPtr> arguments) {
   if (constant) {
     std::vector<double> values;
     for (const TermPtr& argument : arguments) values.push_back(argument->number);
-    return literal(dtype, op.scalar.reference(values));
+    // What a double does not hold is left to the program.
+    if (!is_integer(dtype) || std::fabs(op.scalar.reference(values)) <= kExactIntegers)
+      return literal(dtype, value_of_call(dtype, op, arguments.empty() ? dtype : arguments[0]->dtype, values));
   }
   Term term;
   term.kind = Term::Kind::call;

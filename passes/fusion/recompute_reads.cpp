@@ -133,6 +133,7 @@ class ReadReplacer {
       Index& mapped = axes_[place(axes[i])];
       if (!(mapped == kUnmapped)) return false;
       const std::int64_t extent = maker_.nest.extents[place(axes[i])];
+      if (extent == 0) return false;  // nothing is computed there
       mapped = i > 0 ? index.remainder(extent) : index;
       index = index.quotient(extent);
     }

@@ -25,9 +25,11 @@ Items constant_row(NodeContext& n) {
 Items constant_of_shape_row(NodeContext& n) {
   const Shape shape = n.integers(0, "the shape");
   for (std::int64_t dim : shape) n.require(dim >= 0, "the shape has the dimension ", dim);
-  const Tensor value = n.has_attribute("value") ? n.tensor("value") : n.converted(Tensor::scalar(DType::f32, 0));
+  Tensor value = n.has_attribute("value") ? n.tensor("value") : n.converted(Tensor::scalar(DType::f32, 0));
   n.require(value.elements() == 1, "the value is ", to_string(value.type()), ", wanted one element");
-  return n.b().full({value.dtype(), shape}, value.at(0));
+  if (is_uniform(value)) return n.b().full({value.dtype(), shape}, value.at(0));
+  return n.b().broadcast(
+      n.b().apply(ir::ops::kConstant, {}, {{"value", std::make_shared<const Tensor>(std::move(value).reshaped({}))}}), shape);
 }
 
 /// start + i * delta: each element for itself, so that rounding does not pile up.
