@@ -172,10 +172,11 @@ class LateUpdates {
       if (!waits_for.contains(update)) order.push_back(update);
     for (std::size_t i = 0; i < order.size(); ++i)  // which grows
       if (const Node* next = update_of_read(*order[i]); next && --waits_for[next] == 0) order.push_back(next);
-    for (const Node* update : late_)
-      check_user(std::ranges::find(order, update) != order.end(), "the updates of %", update->operands[0]->name, " and %",
-                 update->operands[1]->name, " exchange what states hold: one's next value may be another, but not in a circle");
-    return order;
+    if (order.size() == late_.size()) return order;
+    const Node* update =
+        *std::ranges::find_if(late_, [&](const Node* node) { return std::ranges::find(order, node) == order.end(); });
+    throw UserError(concat("the updates of %", update->operands[0]->name, " and %", update->operands[1]->name,
+                           " exchange what states hold: one's next value may be another, but not in a circle"));
   }
 
  private:

@@ -8,15 +8,10 @@
 namespace gcomp::ir {
 namespace {
 
-/// The exact product of two integers, wrapped to 64 bits, as a double; up to 32 bits of it are what the integers' own product has.
+/// The product of two integers of up to 32 bits, which outgrows a double as no other operation's result does.
 double wrapped_product(DType dtype, double a, double b) {
-  const auto bits = [](double x) {
-    return x < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(x)) : static_cast<std::uint64_t>(x);
-  };
-  const std::uint64_t product = bits(a) * bits(b);
-  if (size_of(dtype) == 8)
-    return is_signed_integer(dtype) ? static_cast<double>(static_cast<std::int64_t>(product)) : static_cast<double>(product);
-  return wrapped(dtype, static_cast<double>(product & 0xffffffffU));
+  const auto bits = [](double x) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(x)); };
+  return wrapped(dtype, static_cast<double>((bits(a) * bits(b)) & 0xffffffffU));
 }
 
 }  // namespace
@@ -34,7 +29,7 @@ double value_of_call(DType dtype, const OpDef& op, DType of_first, std::span<con
   if (dtype == DType::boolean) return value != 0;
   if (op.typing == PointwiseTyping::cast && is_float(of_first)) return round_to(dtype, value);
   if (!std::isfinite(value)) return 0;
-  if (&op == &ops::kMul && std::fabs(value) > kExactIntegers) return wrapped_product(dtype, arguments[0], arguments[1]);
+  if (&op == &ops::kMul && size_of(dtype) < 8) return wrapped_product(dtype, arguments[0], arguments[1]);
   return wrapped(dtype, std::trunc(value));
 }
 
@@ -42,7 +37,7 @@ double combined(Reduction::Of of, DType dtype, double total, double value) {
   const double result = combine(of, total, value);
   // While totals stay in half of what is exact, one more addend of 32 bits is.
   if (!is_integer(dtype) || std::fabs(result) <= kExactIntegers / 2) return result;
-  return of == Reduction::Of::product ? wrapped_product(dtype, total, value) : wrapped(dtype, result);
+  return of == Reduction::Of::product && size_of(dtype) < 8 ? wrapped_product(dtype, total, value) : wrapped(dtype, result);
 }
 
 }  // namespace gcomp::ir

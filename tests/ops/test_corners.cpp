@@ -148,6 +148,23 @@ TEST(Integers, arithmetic_wraps) {
   EXPECT_VALUES(apply(ops::kPow, {i32({2, -3}), i32({10, 3})}), 1024, -27);
 }
 
+// Beyond 2^53, where a double has lost the digits that are left: the low 32 bits of (2^31 - 1)^2, 123456789 * 987654321 and
+// (2^32 - 1) * (2^32 - 3), and of (2^31 - 1)^3.
+TEST(Integers, products_of_32_bits_are_exact) {
+  EXPECT_VALUES(apply(ops::kMul, {i32({2147483647, 123456789, -2147483647}), i32({2147483647, 987654321, 2147483647})}), 1,
+                -67153019, -1);
+  EXPECT_VALUES(apply(ops::kMul, {vector_of(DType::u32, {4294967295.0}), vector_of(DType::u32, {4294967293.0})}), 3);
+  EXPECT_VALUES(apply(ops::kReduceProduct, {i32({2147483647, 2147483647, 2147483647})}, {{"axes", Shape{0}}}), 2147483647);
+}
+
+// Sums stay exact however long they are: 2^23 + 3 times 2^31 - 1, and 2^31 as often, less the former.
+TEST(Integers, long_sums_are_exact) {
+  const std::int64_t count = (1 << 23) + 3;
+  Tensor x(DType::i32, {count});
+  for (std::int64_t i = 0; i < count; ++i) x.set(i, 2147483647);
+  EXPECT_VALUES(apply(ops::kReduceSum, {x}, {{"axes", Shape{0}}}), 2139095037);
+}
+
 TEST(Integers, bits_and_shifts) {
   EXPECT_VALUES(apply(ops::kBitAnd, {i32({12, -1}), i32({10, 7})}), 8, 7);
   EXPECT_VALUES(apply(ops::kBitOr, {i32({12}), i32({10})}), 14);
