@@ -17,7 +17,9 @@ struct TargetInfo {
   std::function<bool(const Node&)> legal_composite;
   bool sums_squares = false;    ///< code generation takes square_sums of f32 and f64 as it is
   bool copies_buckets = false;  ///< code generation takes bucket and unbucket as they are
-  bool half_attention = true;   ///< whether attention computes in f16 and bf16; else it does in f32, and its result is rounded
+  /// Whether an attention of f32 computes in f16 or bf16 where precision is mixed, else in f32, and its result is rounded. Without
+  /// it each does.
+  std::function<bool(const Node& attention, DType half)> half_attention;
   /// Whether a contraction of f16 or bf16 computes in f32, between casts of its operands and its result. Without it none does.
   std::function<bool(const Node& contraction)> widens;
   /// Whether products compute a convolution whose window is one pixel faster than convolutions do.

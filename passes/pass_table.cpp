@@ -209,7 +209,7 @@ constexpr Pass kPipeline[] = {
          [](PassContext& c) {
            if (!c.options.autocast) return false;
            AutocastOptions options = *c.options.autocast;
-           options.wide_attention = options.wide_attention || !c.options.target.half_attention;
+           options.half_attention = c.options.target.half_attention;
            return autocast(c.graph, options);
          }},
     {.name = "attach_loss",

@@ -20,12 +20,16 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-/// AMX's tiles and their products of bf16: the operating system must save them, and let this process use them.
-bool has_tiles() {
-#if defined(__linux__) && defined(SYS_arch_prctl)
+/// Whether the processor has AMX's tiles and their products of bf16.
+bool knows_tiles() {
   constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;  // of leaf 7, EDX
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kBf16) && (d & kTiles);
+}
+
+/// The operating system must save the tiles, and let this process use them.
+bool may_use_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
@@ -39,7 +43,7 @@ InstructionSet find_widest() {
                     __builtin_cpu_supports("avx512vl");
   if (!fma) return InstructionSet::baseline;
   if (!wide) return InstructionSet::avx2;
-  return __builtin_cpu_supports("avx512bf16") && has_tiles() ? InstructionSet::amx : InstructionSet::avx512;
+  return __builtin_cpu_supports("avx512bf16") && knows_tiles() && may_use_tiles() ? InstructionSet::amx : InstructionSet::avx512;
 }
 #endif
 
@@ -63,10 +67,12 @@ InstructionSet parse_instruction_set(std::string_view text) {
 InstructionSet usable_instruction_set(Optional<InstructionSet> asked, InstructionSet widest) {
   if (!asked) return widest;
   if (*asked <= widest) return *asked;
-  throw DeviceError(
-      concat("instruction set ", kInstructionSets[static_cast<std::size_t>(*asked)].name, " was asked for, and this processor has ",
-             shown_name(widest), " at most; ask for ", kInstructionSets[static_cast<std::size_t>(widest)].name, " or for none"),
-      ExitCode::no_device);
+  const std::string_view why =
+      *asked == InstructionSet::amx && refuses_tiles() ? ", whose AMX the operating system does not let this process use," : "";
+  throw DeviceError(concat("instruction set ", kInstructionSets[static_cast<std::size_t>(*asked)].name,
+                           " was asked for, and this processor", why, " has ", shown_name(widest), " at most; ask for ",
+                           kInstructionSets[static_cast<std::size_t>(widest)].name, " or for none"),
+                    ExitCode::no_device);
 }
 
 std::string_view shown_name(InstructionSet set) { return kInstructionSets[static_cast<std::size_t>(set)].shown; }
@@ -77,6 +83,14 @@ InstructionSet widest_instruction_set() {
   return widest;
 #else
   return InstructionSet::baseline;
+#endif
+}
+
+bool refuses_tiles() {
+#if defined(__x86_64__)
+  return widest_instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16") && knows_tiles();
+#else
+  return false;
 #endif
 }
 

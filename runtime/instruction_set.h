@@ -23,6 +23,10 @@ std::string_view shown_name(InstructionSet set);
 /// this process's from then on.
 InstructionSet widest_instruction_set();
 
+/// Whether the processor has AMX, and the operating system does not let this process use it: a filter of system calls, or a signal
+/// stack too small for the tiles.
+bool refuses_tiles();
+
 /// Without what adds to the vectors: amx's are those of avx512.
 constexpr InstructionSet vectors_of(InstructionSet set) { return set == InstructionSet::amx ? InstructionSet::avx512 : set; }
 

@@ -39,7 +39,7 @@ bool widens(const Node& contraction) {
 TargetInfo info(const runtime::Target&) {
   TargetInfo info;
   info.legal_composite = gains_from_streaming;
-  info.half_attention = false;
+  info.half_attention = [](const Node& attention, DType half) { return half == DType::bf16 && gains_from_streaming(attention); };
   info.widens = widens;
   info.sums_squares = true;
   info.copies_buckets = true;

@@ -14,7 +14,7 @@ using namespace ir;
 
 Precision precision_of(const Node& node, const AutocastOptions& options) {
   const OpDef& op = *node.op;
-  if (&op == &ops::kAttention && options.wide_attention) return Precision::rounded;
+  if (&op == &ops::kAttention && options.half_attention && !options.half_attention(node, options.low)) return Precision::rounded;
   return op.wide_where && op.wide_where(node) ? Precision::wide : op.precision;
 }
 

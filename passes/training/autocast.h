@@ -12,13 +12,16 @@
 // are used. Inputs and outputs keep their types. Which op computes in what, and where PyTorch differs: passes/README.md.
 #pragma once
 
+#include <functional>
+
 #include "ir/graph.h"
 
 namespace gcomp::passes {
 
 struct AutocastOptions {
-  DType low = DType::bf16;      ///< bf16 or f16
-  bool wide_attention = false;  ///< attention computes in f32, and its result is rounded
+  DType low = DType::bf16;  ///< bf16 or f16
+  /// As in ir::TargetInfo.
+  std::function<bool(const ir::Node& attention, DType half)> half_attention = {};
 };
 
 /// True if anything changed. Values of other types than f32 stay what they are.

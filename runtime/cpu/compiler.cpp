@@ -307,8 +307,7 @@ std::string machine_description(InstructionSet set) {
     const std::string_view field = std::string_view(line).substr(0, line.find_first_of("\t:"));
     if (std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields)) description += line + "\n";
   }
-  return vectors_of(set) == vectors_of(widest_instruction_set()) ? description
-                                                                 : concat(description, "used: ", shown_name(set), "\n");
+  return set == widest_instruction_set() ? description : concat(description, "used: ", shown_name(set), "\n");
 }
 
 std::string kernel_text_digest(const Program& program) {

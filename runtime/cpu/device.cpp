@@ -33,13 +33,19 @@ int thread_count(int asked) {
   return asked == 0 ? available_processors() : asked;
 }
 
+/// Portable bits are those of vectors; tiles have others.
+InstructionSet used_instruction_set(const DeviceOptions& options) {
+  const InstructionSet usable = usable_instruction_set(options.instruction_set, widest_instruction_set());
+  return options.portable_bits ? vectors_of(usable) : usable;
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
-        instructions_(usable_instruction_set(options.instruction_set, widest_instruction_set())),
+        instructions_(used_instruction_set(options)),
         backend_{&gemm_functions(instructions_), &convolution_functions(instructions_), &bf16_convolution_functions(instructions_),
-                 options.portable_bits ? nullptr : tile_functions(instructions_), options.winograd},
+                 tile_functions(instructions_), options.winograd},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)
@@ -51,9 +57,10 @@ class CpuDevice final : public Device {
 
   std::string description() const override {
     const InstructionSet widest = widest_instruction_set();
-    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ",
-                  shown_name(options_.portable_bits ? vectors_of(instructions_) : instructions_),
-                  instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
+    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
+                  !options_.instruction_set || instructions_ == widest
+                      ? std::string(refuses_tiles() ? " (the operating system lets this process not use the processor's AMX)" : "")
+                      : concat(" (as asked; the processor has ", shown_name(widest), ")"),
                   options_.winograd ? ", Winograd" : "", ", ", processor_name());
   }
 

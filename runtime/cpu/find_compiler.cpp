@@ -20,6 +20,7 @@ const std::vector<std::string> kFlags = {
     "-std=c++17",          "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-fno-trapping-math", "-ffp-contract=off",
     "-fvisibility=hidden", "-w"};
 constexpr char kRoundsProducts[] = "-DGC_ROUNDS_PRODUCTS";
+constexpr char kTakesTiles[] = "-DGC_TILES";
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
 // into branches, which the vectorizer then refuses. Clang knows no such options.
 const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};
@@ -34,6 +35,7 @@ std::vector<std::string> architecture_flags(InstructionSet set) {
   // For Intel's processors the compilers would take half of them, whose kernels of bf16 take up to three times as long (on a Xeon
   // with AMX: a batch norm's 33 ms for 10, a cast's 16 for 7); for AMD's they take all.
   if (vectors_of(set) == InstructionSet::avx512) flags.emplace_back("-mprefer-vector-width=512");
+  if (set == InstructionSet::amx) flags.emplace_back(kTakesTiles);
   return flags;
 }
 

@@ -1,8 +1,10 @@
 // The attention kernels of the CPU against the interpreter, which knows attention by its expansion.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <random>
+#include <sstream>
 
 #include "codegen/cpu/attention/attention.h"
 #include "codegen/generate.h"
@@ -11,6 +13,7 @@
 #include "ir/ops/table.h"
 #include "passes/memory/plan_memory.h"
 #include "runtime/device.h"
+#include "runtime/instruction_set.h"
 #include "runtime/validate.h"
 #include "tests/codegen/attention_graphs.h"
 #include "tests/device_options.h"
@@ -82,16 +85,19 @@ std::vector<AttentionCase> all_cases() {
   return cases;
 }
 
-runtime::Program streamed_program(const std::vector<AttentionCase>& cases) {
-  Graph graph = attention_graph(DType::f32, cases);
+runtime::Program streamed_program(const std::vector<AttentionCase>& cases, DType dtype = DType::f32) {
+  Graph graph = attention_graph(dtype, cases);
   lower_unexpanded(graph, codegen::target_info({}));
   runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
   runtime::validate(program);
   return program;
 }
 
-std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& values, int threads) {
-  auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options(threads));
+std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& values, int threads, bool without_tiles = false) {
+  runtime::DeviceOptions options = test::device_options(threads);
+  if (without_tiles)
+    options.instruction_set = runtime::vectors_of(options.instruction_set.value_or(runtime::widest_instruction_set()));
+  auto device = runtime::open_device(runtime::TargetKind::cpu, options);
   std::vector<std::byte> binary;
   auto executable = device->load(program, device->allocate_states(), binary);
   for (const auto& [name, value] : values) executable->set_input(name, value);
@@ -102,13 +108,13 @@ std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& va
 }
 
 /// Relative to the largest element: a gradient's elements are sums that may cancel.
-std::string streamed_difference(const Tensor& found, const Tensor& expected) {
+std::string streamed_difference(const Tensor& found, const Tensor& expected, double tolerance = 2e-5) {
   double scale = 1;
   for (double x : expected.to_doubles())
     if (std::isfinite(x) && std::fabs(x) < 1e30) scale = std::max(scale, std::fabs(x));
   for (std::int64_t i = 0; i < expected.elements(); ++i) {
     const double a = found.at(i), b = expected.at(i);
-    if (a == b || (a != a && b != b) || std::fabs(a - b) <= 2e-5 * scale) continue;
+    if (a == b || (a != a && b != b) || std::fabs(a - b) <= tolerance * scale) continue;
     return concat("element ", i, " of ", to_string(expected.type()), " is ", a, ", wanted ", b);
   }
   return "";
@@ -153,6 +159,143 @@ TEST(CpuAttention, BitsDependNeitherOnThreadsNorOnTheWidthOfRegisters) {
   }
 }
 
+/// Inputs in bf16, and the same numbers in f32.
+struct HalfInputs {
+  Values half, single;
+};
+HalfInputs half_inputs(const Graph& half, const Graph& single) {
+  HalfInputs made{attention_inputs(half), {}};
+  for (const Value* input : single.inputs()) {
+    const Tensor& from = made.half.at(input->name);
+    Tensor to(input->type);
+    for (std::int64_t i = 0; i < from.elements(); ++i) to.set(i, from.at(i));
+    made.single.emplace(input->name, std::move(to));
+  }
+  return made;
+}
+
+/// What is put before a program's kernels makes them take tiles, those of tests/tiles_in_memory.h.
+std::string tiles_in_memory() {
+  std::ifstream in(std::string(GCOMP_SOURCE_DIR) + "/tests/tiles_in_memory.h");
+  std::ostringstream text;
+  text << "#define GC_TILES 1\n#define GC_TILES_IN_MEMORY\n"
+       << in.rdbuf() << R"(namespace gc_tile {
+static void begin() {}
+static void end() {}
+template <int T> static void zero() { InMemory::zero<T>(); }
+template <int T> static void load(const void* from, long bytes) { InMemory::load<T>(from, bytes); }
+template <int T> static void store(void* to, long bytes) { InMemory::store<T>(to, bytes); }
+template <int C, int A, int B> static void add_products() { InMemory::add_products<C, A, B>(); }
+}
+)";
+  return text.str();
+}
+
+/// A result is off by half an ulp at most, 2^-8 of it, and by as much again where weights and their gradients were rounded.
+constexpr double kHalfTolerance = 2 * 0x1p-8;
+
+/// More queries than the sums of dq are kept of.
+AttentionCase long_case() {
+  return {.label = "long",
+          .batch = {4},
+          .queries = 2100,
+          .keys = 70,
+          .width = 32,
+          .value_width = 32,
+          .mask = {1, 1, 70},
+          .attributes = {{"scale", 0.2}}};
+}
+
+/// Kernels of bf16 beside the interpreter in f32.
+struct HalfAttention {
+  explicit HalfAttention(std::vector<AttentionCase> of)
+      : cases(std::move(of)),
+        single(attention_graph(DType::f32, cases)),
+        inputs(half_inputs(attention_graph(DType::bf16, cases), single)),
+        expected(interpret(single, inputs.single).outputs),
+        program(streamed_program(cases, DType::bf16)) {}
+
+  std::vector<Tensor> check(const std::string& before, bool without_tiles) const {
+    EXPECT_EQ(count_streamed(program), 2 * static_cast<std::ptrdiff_t>(cases.size()));
+    runtime::Program with = program;
+    with.prelude = before + program.prelude;
+    std::vector<Tensor> found = outputs_of(with, inputs.half, 2, without_tiles);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(streamed_difference(found[i], expected[i], kHalfTolerance), "") << single.outputs()[i]->name << without_tiles;
+    return found;
+  }
+
+  std::vector<AttentionCase> cases;
+  Graph single;
+  HalfInputs inputs;
+  std::vector<Tensor> expected;
+  runtime::Program program;
+};
+
+bool takes_tiles() {
+  return test::asked_instruction_set().value_or(runtime::widest_instruction_set()) == runtime::InstructionSet::amx;
+}
+
+TEST(CpuAttention, OfBf16IsThatOfF32Rounded) {
+  std::vector<AttentionCase> cases = all_cases();
+  cases.push_back(long_case());
+  HalfAttention(std::move(cases)).check("", /*without_tiles=*/false);
+}
+
+/// Some of every kind.
+std::vector<AttentionCase> few_cases() {
+  std::vector<AttentionCase> cases;
+  for (AttentionCase& c : all_cases())
+    if (c.label == "causal_77" || c.label == "all_131" || c.label == "later_keys" || c.label == "keys_hidden" ||
+        c.label.find("dropout") != std::string::npos)
+      cases.push_back(std::move(c));
+  return cases;
+}
+
+// Without tiles nothing is rounded but results.
+TEST(CpuAttention, ResultsOfBf16AreThoseOfF32RoundedOnce) {
+  const HalfAttention half(few_cases());
+  const std::vector<Tensor> found = half.check("", /*without_tiles=*/true),
+                            expected = outputs_of(streamed_program(half.cases), half.inputs.single, 2);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::string& name = half.single.outputs()[i]->name;
+    if (name.ends_with(".gradient")) continue;
+    Tensor rounded(found[i].type());
+    for (std::int64_t e = 0; e < rounded.elements(); ++e) rounded.set(e, expected[i].at(e));
+    EXPECT_TRUE(found[i] == rounded) << name;
+  }
+}
+
+TEST(CpuAttention, TilesAreThoseOfTheReference) {
+  const HalfAttention half(few_cases());
+  ASSERT_GE(half.cases.size(), 5u);
+  const std::vector<Tensor> in_memory = half.check(tiles_in_memory(), /*without_tiles=*/true);
+  if (!takes_tiles())
+    GTEST_SKIP() << "this processor has no AMX, or it was not asked for: its tiles were not compared with those in memory";
+  for (int threads : {1, 3}) {
+    const std::vector<Tensor> own = outputs_of(half.program, half.inputs.half, threads);
+    for (std::size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(in_memory[i] == own[i]) << half.single.outputs()[i]->name;
+  }
+}
+
+// Where dq has a turn of its own its sums are the same.
+TEST(CpuAttention, GradientsOfManyQueriesAreThoseOfKeptSums) {
+  const std::vector<AttentionCase> cases = {long_case()};
+  const Graph graph = attention_graph(DType::bf16, cases);
+  const Values values = attention_inputs(graph);
+  runtime::Program program = streamed_program(cases, DType::bf16);
+  const std::vector<Tensor> own_turn = outputs_of(program, values, 2);
+  int changed = 0;
+  for (runtime::Kernel& kernel : program.kernels)
+    if (const auto at = kernel.text.find("backward<32, 0,"); at != std::string::npos) {
+      kernel.text.replace(at, 15, "backward<32, 2112,");
+      ++changed;
+    }
+  ASSERT_EQ(changed, 1);
+  const std::vector<Tensor> kept = outputs_of(program, values, 2);
+  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i] == own_turn[i]) << graph.outputs()[i]->name;
+}
+
 AttentionCase causal_case(std::int64_t width) {
   return {.label = "a",
           .batch = {2, 12},
@@ -187,7 +330,7 @@ TEST(CpuAttention, CostsCountPairsOnceAndNoScores) {
   EXPECT_DOUBLE_EQ(launches[1].cost.bytes, 4 * rows * (7 * 64 + 3));
 }
 
-TEST(CpuAttention, TakesHeadsOfF32UpTo128) {
+TEST(CpuAttention, TakesHeadsUpTo128) {
   const auto takes = [](DType dtype, std::int64_t width) {
     const Graph graph = attention_graph(dtype, {causal_case(width)});
     return std::all_of(graph.nodes().begin(), graph.nodes().end(),
@@ -195,8 +338,10 @@ TEST(CpuAttention, TakesHeadsOfF32UpTo128) {
   };
   EXPECT_TRUE(takes(DType::f32, 128));
   EXPECT_FALSE(takes(DType::f32, 129));
+  EXPECT_TRUE(takes(DType::bf16, 128));
+  EXPECT_FALSE(takes(DType::bf16, 129));
   EXPECT_FALSE(takes(DType::f64, 64));
-  EXPECT_FALSE(takes(DType::bf16, 64));
+  EXPECT_FALSE(takes(DType::f16, 64));
 }
 
 // What would be computed of padding, or by one thread, is left to products.

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "codegen/attention_shape.h"
+#include "codegen/cpu/attention_gradient_text.h"
 #include "codegen/cpu/attention_text.h"
+#include "codegen/cpu/attention_tiles_text.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
 #include "ir/ops/table.h"
@@ -18,13 +20,25 @@ namespace {
 constexpr std::int64_t kWidest = 128;      // of a head: ten tiles of it stand on a thread's stack
 constexpr std::int64_t kTileQueries = 64;  // kTile of stream.h
 constexpr std::int64_t kFewestHeads = 4;   // of all batches: a task of the gradient owns one
+// Of the sums of dq of a head that stand on the stack beside those tiles; more bytes would be too many for a thread of an
+// application.
+constexpr std::int64_t kMostSums = 256 << 10;
 
 /// To whole tiles of registers of every instruction set.
 std::int64_t padded_width(const AttentionShape& s) { return quotient_up(std::max(s.width, s.value_width), 32) * 32; }
 
-const std::string& attention_text() {
-  static const std::string text = concat("#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kCpuAttention, "#endif\n");
+std::string attention_text(DType dtype) {
+  std::string text = concat("#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kCpuAttention, kCpuAttentionGradient, "#endif\n");
+  if (dtype == DType::bf16)
+    text += concat("#ifndef GC_ATTENTION_TILES\n#define GC_ATTENTION_TILES\n", kCpuAttentionTiles, "#endif\n");
   return text;
+}
+
+/// Rows of dq whose sums a gradient keeps, whole tiles of them; 0 where they would be too many (gradient.h). Results in f32 are
+/// their own sums.
+std::int64_t kept_queries(const AttentionShape& s, DType dtype) {
+  const std::int64_t queries = quotient_up(s.queries, kTileQueries) * kTileQueries;
+  return dtype == DType::f32 || 4 * queries * padded_width(s) <= kMostSums ? queries : 0;
 }
 
 std::string float_text(double x) { return concat("(float)", attention_number_text(x)); }
@@ -63,8 +77,10 @@ struct Arguments {
 bool takes_attention(const Node& node) {
   if (!is_streamable(node)) return false;
   const AttentionOperands o = attention_operands(node);
-  if (o.q->type.dtype != DType::f32) return false;
-  if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != DType::f32) return false;
+  const DType dtype = o.q->type.dtype;
+  if (dtype != DType::f32 && dtype != DType::bf16) return false;
+  if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != DType::f32 && o.mask->type.dtype != dtype)
+    return false;
   const AttentionShape s = attention_shape(node, o.mask);
   return std::max(s.width, s.value_width) <= kWidest;
 }
@@ -95,17 +111,21 @@ AttentionLaunch attention_launch(const Node& node) {
   for (const Matrix& m : s.matrices.results) arguments.add(part_of(node.results[m.value], m), "");
   if (forward)
     for (std::size_t i : {1, 2}) arguments.add(all_of(node.results[i]), "");
-  const std::string_view mask = o.mask ? storage_type_text(o.mask->type.dtype) : "gc_attention::no_mask";
-  launch.text = concat(attention_text(), "extern \"C\" void ", kNamePlaceholder,
+  const DType dtype = o.q->type.dtype;
+  const std::string function =
+      forward ? concat("forward<", padded_width(s)) : concat("backward<", padded_width(s), ", ", kept_queries(s, dtype));
+  launch.text = concat(attention_text(dtype), "extern \"C\" void ", kNamePlaceholder,
                        "(void* const* p, long, long first, long last, int*) {\n  static const gc_attention::sizes sizes = ",
-                       sizes_text(s, attributes), ";\n  gc_attention::", forward ? "forward" : "backward", "<", padded_width(s),
-                       ", ", mask, ", ", s.mask_key, ">(sizes", arguments.text, ", first, last);\n}\n");
+                       sizes_text(s, attributes), ";\n  gc_attention::", function, ", ", s.mask_key, ">(sizes", arguments.text,
+                       ", first, last);\n}\n");
   launch.tasks = forward ? s.batches * quotient_up(s.queries, kTileQueries) : s.batches;
   constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
   const auto width = static_cast<double>(s.width), value_width = static_cast<double>(s.value_width);
-  launch.cost.flops = (kRowOps + (forward ? 2 * (width + value_width) : 6 * width + 4 * value_width)) *
+  // Scores, and the gradient of what is multiplied by v, are made again where dq has a turn of its own.
+  const double again = !forward && kept_queries(s, dtype) == 0 ? kRowOps + 2 * (width + value_width) : 0;
+  launch.cost.flops = (kRowOps + again + (forward ? 2 * (width + value_width) : 6 * width + 4 * value_width)) *
                       attention_pairs(s, attributes.flag("causal"));
-  launch.cost.dtype = DType::f32;
+  launch.cost.dtype = dtype;
   return launch;
 }
 

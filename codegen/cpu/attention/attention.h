@@ -1,4 +1,4 @@
-// Attention as C++ kernels of f32 that stream keys past queries, so that scores are never in memory beyond a tile.
+// Attention as C++ kernels of f32 and bf16 that stream keys past queries, so that scores are never in memory beyond a tile.
 //
 //   %y, %top, %sum = attention %q, %k, %v        ->  a launch whose tasks own 64 queries of a head
 //   %dq, %dk, %dv = attention_gradient ...       ->  a launch whose tasks own a head: five products of each tile of scores
@@ -14,8 +14,8 @@
 
 namespace gcomp::codegen::cpu {
 
-/// True for nodes `attention` and `attention_gradient` that the kernels take: f32, heads of up to 128 elements, a mask of bool or
-/// f32.
+/// True for nodes `attention` and `attention_gradient` that the kernels take: f32 or bf16, heads of up to 128 elements, a mask of
+/// bool, f32 or their type.
 bool takes_attention(const ir::Node& node);
 /// Whether they were measured to be as fast as the products and kernels that a node expands to, or faster: four heads or more whose
 /// padding to multiples of 32 is at most a quarter of what is computed, under a causal mask half.

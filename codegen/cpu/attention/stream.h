@@ -1,6 +1,7 @@
-// Attention by tasks that own a tile of queries and stream keys past them, and backwards own a whole head and go through its tiles
-// (Dao, "FlashAttention-2", 2023): scores are never in memory beyond a tile. All matrices of a tile are copied to where no row
-// shares its cache sets with the next, padded with zeros, so that the products have whole tiles of registers.
+// Attention by tasks that own a tile of queries and stream keys past them, and backwards (gradient.h) own a whole head and go
+// through its tiles (Dao, "FlashAttention-2", 2023): scores are never in memory beyond a tile. All matrices of a tile are copied to
+// where no row shares its cache sets with the next, padded with zeros, so that the products have whole tiles of registers. Matrices
+// in bf16 become f32 there; by AMX's tiles they are multiplied as they are (tiles.h).
 //
 // Each element of a product is one chain of fused multiply-adds over the tiles in their order; sums of rows have kLanes lanes and a
 // fixed tree. So neither the instruction set nor the number of threads changes a bit.
@@ -166,10 +167,18 @@ GC_INLINE void copy_row(float* to, const float* from, long width) {
     for (long c = 0; c < width; ++c) to[c] = from[c];
   }
 }
+template <long W>
+GC_INLINE void copy_row(float* to, const gc_bf16* from, long width) {
+  _Pragma("omp simd") for (long c = 0; c < width; ++c) to[c] = gc_load(from[c]);
+}
+template <long W>
+GC_INLINE void copy_row(gc_bf16* to, const float* from, long width) {
+  _Pragma("omp simd") for (long c = 0; c < width; ++c) to[c] = gc_store_bf16(from[c]);
+}
 
 // Rows of a matrix; zeros beside and below them.
-template <long W>
-static void fill(float* to, const float* from, const view& v, long rows, long width) {
+template <long W, class Element>
+static void fill(float* to, const Element* from, const view& v, long rows, long width) {
   for (long r = 0; r < rows; ++r) {
     copy_row<W>(to + r * W, from + r * v.row, width);
     for (long c = width; c < W; ++c) to[r * W + c] = 0;
@@ -177,26 +186,36 @@ static void fill(float* to, const float* from, const view& v, long rows, long wi
   clear<W>(to + rows * W, gc_least(up_to(rows, kGroup), kRows) - rows);
 }
 
-// The same transposed; zeros behind the last row.
-static void fill_transposed(float* to, const float* from, const view& v, long rows, long width) {
-  gc_transpose(to, kTile, from, v.row, rows, width);
+// The same transposed; zeros behind the last row. What is not f32 becomes that in `buffer`, of kRows rows.
+template <long W, class Element>
+static void fill_transposed(float* to, const Element* from, const view& v, long rows, long width, float* buffer) {
+  if constexpr (sizeof(Element) == sizeof(float)) {
+    gc_transpose(to, kTile, from, v.row, rows, width);
+  } else {
+    fill<W>(buffer, from, v, rows, width);
+    gc_transpose(to, kTile, (const float*)buffer, W, rows, width);
+  }
   if (rows == kTile) return;
   for (long c = 0; c < width; ++c)
     for (long r = rows; r < kTile; ++r) to[c * kTile + r] = 0;
 }
 
-template <long W>
-static void store(float* to, const float* from, const view& v, long rows, long width) {
+template <long W, class Element>
+static void store(Element* to, const float* from, const view& v, long rows, long width) {
   for (long r = 0; r < rows; ++r) copy_row<W>(to + r * v.row, from + r * W, width);
 }
+
+GC_INLINE bool mask_element(bool open) { return open; }
+GC_INLINE float mask_element(float added) { return added; }
+GC_INLINE float mask_element(gc_bf16 added) { return gc_load(added); }
 
 // What a mask says of one query's keys in a tile.
 template <class Mask, long kStep>
 struct mask_row {
-  Mask values[kTile];
+  decltype(mask_element(Mask())) values[kTile];
   [[gnu::always_inline]] void fetch(const Mask* mask, long seen) {
-    for (long c = 0; c < seen; ++c) values[c] = mask[c * kStep];
-    for (long c = seen; c < up_to(seen, kLanes); ++c) values[c] = Mask();
+    for (long c = 0; c < seen; ++c) values[c] = mask_element(mask[c * kStep]);
+    for (long c = seen; c < up_to(seen, kLanes); ++c) values[c] = 0;
   }
   [[gnu::always_inline]] const Mask* advanced(const Mask* mask, long query, long key, const sizes& s) const {
     return mask + query * s.mask_query + key * kStep;
@@ -257,9 +276,39 @@ GC_INLINE void close_row(float* row, long seen) {
   for (long c = up_to(seen, kLanes); c < gc_least(up_to(seen, kLanes) + kLanes, kTile); ++c) row[c] = 0;
 }
 
+// What the forward pass multiplies, by registers of f32.
 template <long W>
-struct forward_tiles {
-  alignas(64) float q[kRows * W], k[W * kTile], v[kRows * W], y[kRows * W], scores[kRows * kTile], sums[kTile * kLanes];
+struct register_operands {
+  alignas(64) float q[kRows * W], k[W * kTile], v[kRows * W];
+
+  template <class Element>
+  void take_queries(const sizes& s, const Element* queries, long count) {
+    fill<W>(q, queries, s.q, count, s.width);
+  }
+  template <class Element>
+  void take_keys(const sizes& s, const Element* keys, const Element* values, long count) {
+    fill_transposed<W>(k, keys, s.k, count, s.width, v);
+    fill<W>(v, values, s.v, count, s.value_width);
+  }
+  void dot(const sizes& s, const place& p, float* scores) const { gc_attention::dot<W>(p, s.width, q, k, scores); }
+  void mix(const sizes& s, const place& p, const float* weights, float* y) {
+    gc_attention::mix<W>(p, s.value_width, weights, v, y);
+  }
+};
+
+// What multiplies matrices of a type; tiles.h has others for bf16.
+template <long W>
+struct register_gradients;
+template <long W, class Element>
+struct operands_of {
+  typedef register_operands<W> of_result;
+  typedef register_gradients<W> of_gradients;
+};
+
+// What the forward pass knows of a tile of queries.
+template <long W>
+struct query_rows {
+  alignas(64) float y[kRows * W], scores[kRows * kTile], sums[kTile * kLanes];
   float top[kTile], best[kTile], factor[kTile];
 };
 
@@ -275,7 +324,7 @@ GC_INLINE void mask_lanes(const sizes& s, const Row& of_row, long c, int open, f
 
 // Scores after scale and mask, and each row's largest so far.
 template <long W, class Mask, long kStep>
-static void mask_scores(const sizes& s, const place& p, const Mask* mask, long query, long key, forward_tiles<W>& t) {
+static void mask_scores(const sizes& s, const place& p, const Mask* mask, long query, long key, query_rows<W>& t) {
   for (long r = 0; r < p.queries; ++r) {
     const long seen = p.seen(r);
     float *row = t.scores + r * kTile, best[kLanes];
@@ -291,7 +340,7 @@ static void mask_scores(const sizes& s, const place& p, const Mask* mask, long q
 
 // Scores become weights; what was summed before is scaled to the new maximum.
 template <long W>
-static void soften(const place& p, forward_tiles<W>& t) {
+static void soften(const place& p, query_rows<W>& t) {
   _Pragma("omp simd") for (int r = 0; r < kTile; ++r) {
     const float best = t.best[r], finite = best == -gc_infinity32 ? 0.0f : best;
     t.factor[r] = gc_exp_below(t.top[r] - finite);
@@ -316,125 +365,38 @@ static void soften(const place& p, forward_tiles<W>& t) {
   }
 }
 
-template <long W, class Mask, long kStep, class Kept>
-static void forward(const sizes& s, const float* q, const float* k, const float* v, const Mask* mask, const Kept* kept, float* y,
-                    float* top, float* sum, long first, long last) {
+template <long W, long kStep, class Element, class Mask, class Kept>
+static void forward(const sizes& s, const Element* q, const Element* k, const Element* v, const Mask* mask, const Kept* kept,
+                    Element* y, float* top, float* sum, long first, long last) {
   const long tiles = (s.queries + kTile - 1) / kTile;
-  forward_tiles<W> t;
+  query_rows<W> t;
+  typename operands_of<W, Element>::of_result operands;
   for (long task = first; task < last; ++task) {
     const long batch = task / tiles, query = task % tiles * kTile, queries = gc_least(s.queries - query, kTile);
-    const float *keys = matrix_of(k, s.k, s, batch), *values = matrix_of(v, s.v, s, batch);
+    const Element *keys = matrix_of(k, s.k, s, batch), *values = matrix_of(v, s.v, s, batch);
     const Mask* masks = mask + batch_offset(s, s.mask_batch, batch);
-    fill<W>(t.q, matrix_of(q, s.q, s, batch) + query * s.q.row, s.q, queries, s.width);
+    operands.take_queries(s, matrix_of(q, s.q, s, batch) + query * s.q.row, queries);
     clear<W>(t.y, kRows);
     for (long r = 0; r < kTile; ++r) t.top[r] = t.best[r] = -gc_infinity32;
     clear<kLanes>(t.sums, queries);
     const long end = s.causal ? gc_least(s.keys, query + queries) : s.keys;
     for (long key = 0; key < end; key += kTile) {
       const place p(s, query, key);
-      fill_transposed(t.k, keys + key * s.k.row, s.k, p.keys, s.width);
-      fill<W>(t.v, values + key * s.v.row, s.v, p.keys, s.value_width);
-      dot<W>(p, s.width, t.q, t.k, t.scores);
+      operands.take_keys(s, keys + key * s.k.row, values + key * s.v.row, p.keys);
+      operands.dot(s, p, t.scores);
       mask_scores<W, Mask, kStep>(s, p, masks, query, key, t);
       soften<W>(p, t);
       drop(s, p, kept, batch, query, key, t.scores);
-      mix<W>(p, s.value_width, t.scores, t.v, t.y);
+      operands.mix(s, p, t.scores, t.y);
     }
-    float* rows = matrix_of(y, s.y, s, batch) + query * s.y.row;
     for (long r = 0; r < queries; ++r) {
       const float total = gc_fold_sum<kLanes>(t.sums + r * kLanes);
       const float factor = s.closed_rows_are_zero && total == 0 ? 0.0f : 1 / total;
       top[batch * s.queries + query + r] = t.top[r];
       sum[batch * s.queries + query + r] = total;
-      for (long c = 0; c < s.value_width; ++c) rows[r * s.y.row + c] = t.y[r * W + c] * factor;
+      for (long c = 0; c < s.value_width; ++c) t.y[r * W + c] *= factor;
     }
-  }
-}
-
-template <long W>
-struct backward_tiles {
-  alignas(64) float k[kRows * W], k_transposed[W * kTile], v_transposed[W * kTile], dk[kRows * W], dv[kRows * W];
-  alignas(64) float q[kRows * W], dy[kRows * W], dq[kRows * W], weights[kRows * kTile], gradients[kRows * kTile];
-};
-// Of each row the maximum and the sum of the forward pass, and delta = sum(dy * y).
-struct statistics {
-  const float *top, *sum, *delta;
-};
-
-// A row's probabilities are exp(score - finite) * inverse.
-struct row_statistics {
-  float finite, inverse, delta;
-};
-template <bool kAsks, class Row, class KeptRow>
-GC_INLINE void differentiate_lanes(const sizes& s, const Row& of_row, const KeptRow& kept, const row_statistics& of, long c,
-                                   int open, float* weights, float* gradients) {
-  _Pragma("omp simd") for (int l = 0; l < kLanes; ++l) {
-    const float score = of_row.masked(c + l, weights[c + l], s), p = gc_exp(score - of.finite) * of.inverse;
-    const float gradient = p * (kept.dropped(c + l, gradients[c + l]) - of.delta) * s.scale;
-    weights[c + l] = !kAsks || l < open ? kept.dropped(c + l, p) : 0.0f;
-    gradients[c + l] = (!kAsks || l < open) & of_row.open(c + l) ? gradient : 0.0f;
-  }
-}
-
-// Scores become what v is multiplied by, probabilities of which dropout leaves some, and dp = dy v the gradients of what q k was.
-template <long W, class Mask, long kStep, class Kept>
-static void differentiate(const sizes& s, const place& p, const Mask* mask, const Kept* kept, const statistics& of, long batch,
-                          long query, long key, backward_tiles<W>& t) {
-  for (long r = 0; r < p.queries; ++r) {
-    const long seen = p.seen(r);
-    const float top = of.top[query + r], sum = of.sum[query + r], delta = of.delta[query + r];
-    float *weights = t.weights + r * kTile, *gradients = t.gradients + r * kTile;
-    mask_row<Mask, kStep> of_row;
-    of_row.fetch(of_row.advanced(mask, query + r, key, s), seen);
-    kept_row<Kept> of_kept;
-    of_kept.fetch(kept, s, batch, query + r, key, seen);
-    const row_statistics of_scores = {top == -gc_infinity32 ? 0.0f : top, s.closed_rows_are_zero && sum == 0 ? 0.0f : 1 / sum,
-                                      delta};
-    long c = 0;
-    for (; c + kLanes <= seen; c += kLanes)
-      differentiate_lanes<false>(s, of_row, of_kept, of_scores, c, kLanes, weights, gradients);
-    if (c < seen) differentiate_lanes<true>(s, of_row, of_kept, of_scores, c, (int)(seen - c), weights, gradients);
-    close_row(weights, seen);
-    close_row(gradients, seen);
-  }
-}
-
-template <long W, class Mask, long kStep, class Kept>
-static void backward(const sizes& s, const float* q, const float* k, const float* v, const float* dy, const float* top,
-                     const float* sum, const float* delta, const Mask* mask, const Kept* kept, float* dq, float* dk, float* dv,
-                     long first, long last) {
-  backward_tiles<W> t;
-  for (long batch = first; batch < last; ++batch) {
-    const float *queries = matrix_of(q, s.q, s, batch), *keys = matrix_of(k, s.k, s, batch), *values = matrix_of(v, s.v, s, batch),
-                *dys = matrix_of(dy, s.y, s, batch);
-    float *dqs = matrix_of(dq, s.dq, s, batch), *dks = matrix_of(dk, s.dk, s, batch), *dvs = matrix_of(dv, s.dv, s, batch);
-    const Mask* masks = mask + batch_offset(s, s.mask_batch, batch);
-    const long rows = batch * s.queries;
-    const statistics of = {top + rows, sum + rows, delta + rows};
-    for (long key = 0; key < s.keys; key += kTile) {
-      const long count = gc_least(s.keys - key, kTile);
-      fill<W>(t.k, keys + key * s.k.row, s.k, count, s.width);
-      fill_transposed(t.k_transposed, keys + key * s.k.row, s.k, count, s.width);
-      fill_transposed(t.v_transposed, values + key * s.v.row, s.v, count, s.value_width);
-      clear<W>(t.dk, kRows);
-      clear<W>(t.dv, kRows);
-      for (long query = s.causal ? key / kTile * kTile : 0; query < s.queries; query += kTile) {
-        const place p(s, query, key);
-        fill<W>(t.q, queries + query * s.q.row, s.q, p.queries, s.width);
-        fill<W>(t.dy, dys + query * s.y.row, s.y, p.queries, s.value_width);
-        dot<W>(p, s.width, t.q, t.k_transposed, t.weights);
-        dot<W>(p, s.value_width, t.dy, t.v_transposed, t.gradients);
-        differentiate<W, Mask, kStep>(s, p, masks, kept, of, batch, query, key, t);
-        mix_transposed<W>(p, s.value_width, t.weights, t.dy, t.dv);
-        mix_transposed<W>(p, s.width, t.gradients, t.q, t.dk);
-        if (key == 0) clear<W>(t.dq, kRows);
-        else fill<W>(t.dq, dqs + query * s.dq.row, s.dq, p.queries, s.width);
-        mix<W>(p, s.width, t.gradients, t.k, t.dq);
-        store<W>(dqs + query * s.dq.row, t.dq, s.dq, p.queries, s.width);
-      }
-      store<W>(dks + key * s.dk.row, t.dk, s.dk, count, s.width);
-      store<W>(dvs + key * s.dv.row, t.dv, s.dv, count, s.value_width);
-    }
+    store<W>(matrix_of(y, s.y, s, batch) + query * s.y.row, t.y, s.y, queries, s.value_width);
   }
 }
 
