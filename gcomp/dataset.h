@@ -42,7 +42,8 @@ class Dataset {
   virtual void fetch_in(const EpochKey&, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const {
     fetch(array, row, bytes);
   }
-  /// Whether fetch() may run in several threads at once; one that says no is called by one thread, which may be any.
+  /// Whether fetch() may run in several threads at once; one that says no is called by one at a time, which may be any, also where
+  /// it is both trained and evaluated on.
   virtual bool thread_safe() const { return true; }
   /// Whether all rows lie in memory: fetching one is then no more than a copy, which no thread needs to do ahead.
   virtual bool is_in_memory() const { return false; }

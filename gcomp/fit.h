@@ -123,7 +123,8 @@ struct FitFailure {
 /// Everything may be empty. They are called between steps, by the thread that called fit(); what they throw, of whatever type, ends
 /// it, and the steps before are kept. Trainer::data_position() and the base rate are those that a training goes on with, so what
 /// step, evaluation and checkpoint save goes on with the next step; where no schedule decides it, a rate that one of them sets
-/// holds from then on.
+/// holds from then on. They may take steps, evaluate and fit another trainer; fit() of this one throws UserError, and it stays
+/// where it is: neither moved nor assigned to.
 struct FitCallbacks {
   /// Everything is checked and compiled, nothing has run.
   Function<void(const FitPlan&)> begin = {};

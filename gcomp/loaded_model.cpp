@@ -1,5 +1,6 @@
 #include "gcomp/loaded_model.h"
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -112,7 +113,10 @@ double LoadedModel::train_step(const Batch& batch) {
 }
 
 double LoadedModel::learning_rate() const { return impl_->saved.learning_rate; }
-void LoadedModel::set_learning_rate(double rate) { impl_->saved.learning_rate = rate; }
+void LoadedModel::set_learning_rate(double rate) {
+  check_user(std::isfinite(rate) && rate >= 0, "a learning rate of ", rate, "; wanted a finite number of 0 or more");
+  impl_->saved.learning_rate = rate;
+}
 
 std::vector<std::string> LoadedModel::states() const {
   std::vector<std::string> names;

@@ -49,6 +49,7 @@ class LoadedModel {
   /// Trainer::train_step() does, and where trains() is false.
   double train_step(const Batch& batch);
   double learning_rate() const;
+  /// Throws UserError for what is not finite, or below 0.
   void set_learning_rate(double rate);
 
   /// Parameters, running statistics and optimizer states by the names that Trainer gives them.

@@ -134,6 +134,10 @@ void Trainer::set_learning_rate(double rate) {
 const std::vector<ParameterGroup>& Trainer::groups() const { return impl_->saved.groups; }
 bool Trainer::takes_momentum() const { return impl_->step.ports().momentum.has_value(); }
 void Trainer::set_momentum(double momentum) {
+  check_user(
+      takes_momentum(),
+      "set_momentum: this training step was compiled for a momentum that stays, that of its optimizer; Optimizer::turned_momentum "
+      "compiles one that takes it");
   check_user(momentum >= 0 && momentum < 1, "a momentum of ", momentum, "; wanted a number from 0 to below 1");
   impl_->momentum = momentum;
 }

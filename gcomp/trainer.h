@@ -132,6 +132,7 @@ class Trainer {
   /// Whether the steps were compiled for a momentum (or first beta) that a schedule turns; each start() then takes the last that
   /// was set, and throws UserError where none was.
   bool takes_momentum() const;
+  /// Throws UserError where the steps take none.
   void set_momentum(double momentum);
   std::int64_t steps() const;  ///< done so far, by this object
   /// Where in its data the training stands, as the artifact said or the caller last. Nothing here moves it: only the caller knows

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -32,6 +33,18 @@ TensorType with_rows(const TensorType& row, std::int64_t rows) {
   return type;
 }
 
+/// One for all readers of a dataset that is read by one thread at a time; null for others.
+std::shared_ptr<std::mutex> turns_of(const gcomp::Dataset& data) {
+  if (data.thread_safe()) return nullptr;
+  static std::mutex mutex;
+  static std::unordered_map<const gcomp::Dataset*, std::weak_ptr<std::mutex>> all;
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& one) { return one.second.expired(); });
+  std::shared_ptr<std::mutex> turns = all[&data].lock();
+  if (!turns) all[&data] = turns = std::make_shared<std::mutex>();
+  return turns;
+}
+
 }  // namespace
 
 std::string where_of(std::string_view source, std::string_view array) { return concat("'", source, "', array '", array, "'"); }
@@ -45,7 +58,7 @@ std::size_t find_array(const gcomp::Dataset& data, std::string_view name) {
   throw UserError(concat("'", data.source(), "' has no array '", name, "', it has ", listing(names), did_you_mean(name, names)));
 }
 
-RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arrays()) {
+RowReader::RowReader(const gcomp::Dataset& data) : data_(data), turns_(turns_of(data)), arrays_(data.arrays()) {
   check_user(data.rows() > 0, "'", data.source(), "' has no rows");
   for (const auto& [name, type] : arrays_) {
     gathered_.push_back(type.dtype);
@@ -104,6 +117,7 @@ void RowReader::gather_rows(std::size_t array, std::span<const std::int64_t> row
 }
 
 void RowReader::fetch(const EpochKey* key, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const {
+  const auto turn = turns_ ? std::unique_lock(*turns_) : std::unique_lock<std::mutex>();
   if (key) data_.fetch_in(*key, array, row, bytes);
   else data_.fetch(array, row, bytes);
 }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,8 +26,8 @@ enum class ByteForm : std::uint8_t {
   pixels,  ///< 0 to 255 for 0 to 1: divided by 255, in f32 where the floats have no more digits
 };
 
-/// Converts while it copies. The data must outlive it. One thread at a time uses it; several may each have one of the same data
-/// where those are safe to read so.
+/// Converts while it copies. The data must outlive it. One thread at a time uses it; several may each have one of the same data,
+/// whose readers take turns where they are not safe to read at once.
 class RowReader {
  public:
   explicit RowReader(const gcomp::Dataset& data);
@@ -50,6 +52,7 @@ class RowReader {
   void convert_row(std::size_t array, std::span<const std::byte> row, std::span<std::byte> destination) const;
 
   const gcomp::Dataset& data_;
+  std::shared_ptr<std::mutex> turns_;  // of all that read these data; null where several may at once
   std::vector<NamedType> arrays_;
   std::vector<std::string> places_;  // what messages call each
   std::vector<DType> gathered_;      // what gather() makes of each

@@ -7,6 +7,7 @@
 
 #include "gcomp/driver/saved_json.h"
 #include "gcomp/driver/step_ports.h"
+#include "gcomp/driver/step_programs.h"
 #include "runtime/backend.h"
 #include "runtime/files/strict_json.h"
 #include "runtime/timed_choices.h"
@@ -163,6 +164,8 @@ SavedModel parse(const json& object) {
                    .tf32 = members.has("tf32") && members.boolean("tf32"),
                    .no_cublaslt = members.has("no_cublaslt") && members.boolean("no_cublaslt"),
                    .no_cudnn = members.has("no_cudnn") && members.boolean("no_cudnn"),
+                   .portable_bits = members.has("portable_bits") && members.boolean("portable_bits"),
+                   .tiles = members.has("tiles") ? std::optional(members.boolean("tiles")) : std::nullopt,
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
@@ -260,6 +263,8 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   if (saved.tf32) object["tf32"] = true;
   if (saved.no_cublaslt) object["no_cublaslt"] = true;
   if (saved.no_cudnn) object["no_cudnn"] = true;
+  if (saved.portable_bits) object["portable_bits"] = true;
+  if (saved.tiles) object["tiles"] = *saved.tiles;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -294,6 +299,7 @@ void keep_choices(SavedModel& saved, const DeviceOptions& options) {
   saved.tf32 = options.precision == MatmulPrecision::tf32;
   saved.no_cublaslt = !options.use_cublaslt;
   saved.no_cudnn = !options.use_cudnn;
+  saved.portable_bits = options.portable_bits;
 }
 
 DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
@@ -302,6 +308,7 @@ DeviceOptions with_choices(DeviceOptions options, const SavedModel& saved) {
   if (saved.tf32) options.precision = MatmulPrecision::tf32;
   options.use_cublaslt = options.use_cublaslt && !saved.no_cublaslt;
   options.use_cudnn = options.use_cudnn && !saved.no_cudnn;
+  options.portable_bits = options.portable_bits || saved.portable_bits;
   return options;
 }
 
@@ -317,6 +324,9 @@ std::vector<std::string> note_choices(const SavedModel& saved, const DeviceOptio
   note(saved.tf32, options.precision == MatmulPrecision::tf32, "--tf32");
   if (saved.no_cublaslt) note(true, !options.use_cublaslt, "--no-cublaslt");
   if (saved.no_cudnn) note(true, !options.use_cudnn, "--no-cudnn");
+  if (saved.portable_bits) note(true, options.portable_bits, "--portable-bits");
+  if (const bool tiles = has_tiles(device.description()); saved.tiles && *saved.tiles != tiles)
+    notes.push_back(concat("'", path.string(), "': its ", other_tiles_text(tiles)));
   if (saved.timed.empty()) return notes;
   const std::string why = runtime::difference(saved.timed, device.timed_choices());
   if (!why.empty())

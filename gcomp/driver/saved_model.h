@@ -67,8 +67,9 @@ struct SavedModel {
   std::string number_names;            ///< what their numbers stand for (data/number_names.h); "" where nothing has names
   std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
   std::string timed = {};              ///< DeviceOptions::timed_choices of the training; "" where nothing was timed
-  /// DeviceOptions::winograd, ::precision, ::use_cublaslt and ::use_cudnn of the training, which decide its bits.
-  bool winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false;
+  /// DeviceOptions::winograd, ::precision, ::use_cublaslt, ::use_cudnn and ::portable_bits of the training, which decide its bits.
+  bool winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false, portable_bits = false;
+  std::optional<bool> tiles = {};  ///< sums_by_tiles() of the training
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step

@@ -8,6 +8,7 @@
 #include "ir/base/error.h"
 #include "ir/tree_sum.h"
 #include "runtime/files/sha256.h"
+#include "runtime/instruction_set.h"
 #include "runtime/serialize.h"
 
 namespace gcomp::driver {
@@ -187,6 +188,19 @@ void StepPrograms::wait(int age) {
 
 void time_products(runtime::Device& device, std::span<const StepProgram> programs) {
   for (const StepProgram& one : programs) device.time_products(one.program, one.binary);
+}
+
+bool has_tiles(std::string_view device) {
+  return device.find(concat(", ", runtime::shown_name(runtime::InstructionSet::amx))) != device.npos;
+}
+
+std::optional<bool> sums_by_tiles(const StepPrograms& programs, std::string_view device) {
+  return multiply(programs, DType::bf16) ? std::optional(has_tiles(device)) : std::nullopt;
+}
+
+std::string other_tiles_text(bool tiles) {
+  return concat("products of bf16 were summed ", tiles ? "without AMX, which is used" : "by AMX, which is not used",
+                " here: bits may differ from here on; with --portable-bits from the start they do not");
 }
 
 bool multiply(const StepPrograms& programs, DType dtype) {

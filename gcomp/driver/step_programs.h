@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,6 +90,14 @@ void time_products(runtime::Device& device, std::span<const StepProgram> program
 
 /// Whether they have products or convolutions of such a dtype.
 bool multiply(const StepPrograms& programs, DType dtype);
+
+/// Whether a device, which its description tells, multiplies bf16 by AMX's tiles, in whose sums the last digits are others.
+bool has_tiles(std::string_view device);
+/// Whether the programs' products of bf16 are summed by tiles; nothing where they have none.
+std::optional<bool> sums_by_tiles(const StepPrograms& programs, std::string_view device);
+/// "products of bf16 were summed …": for a note where a run goes on on a device that has tiles and began on one that has not, or
+/// the other way round.
+std::string other_tiles_text(bool tiles);
 
 /// SHA-256 of what they are compiled from.
 std::string digest_of(const StepPrograms& programs);

@@ -54,6 +54,7 @@ struct Trainer::Impl {
   std::optional<double> momentum;  // of the next step, where a schedule turns it
   int pending = 0;                 // steps queued, their losses not taken
   int fault_age = 0;               // runs between the one that threw and the last
+  bool in_fit = false;             // a fit() that has not returned has its batches in memory of `step`
 
   Impl(const Model& model, const driver::TrainOptions& options);
   /// From a .gcx file.

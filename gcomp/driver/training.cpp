@@ -77,6 +77,7 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   for (runtime::Program& program : driver::compile_step(std::move(made), device->target(), given.hooks, given.graph.program_limits))
     programs.push_back({std::move(program)});
   adopt_step(std::move(programs), std::move(sharded));
+  saved.tiles = driver::sums_by_tiles(step, device->description());
   write_missing(states, model);
   model.weights.clear();
 }
@@ -111,6 +112,7 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   for (std::string& note : driver::note_choices(saved, device_options, *device, path.string()))
     model.repairs.push_back(std::move(note));
   driver::keep_choices(saved, used);
+  saved.tiles = driver::sums_by_tiles(step, device->description());
 }
 
 /// Copies the inputs of the executable that are data from the batch.

@@ -31,7 +31,9 @@ TEST_F(BadInput, Precision) {
   expect_refused(train({"--precision", "b16"}), ExitCode::usage, {"--precision b16", "did you mean 'bf16'?"});
   expect_refused(train({"--loss-scale", "128"}), ExitCode::usage, {"--loss-scale", "--precision f16"});
   expect_refused(train({"--precision", "f16", "--loss-scale", "dynamik"}), ExitCode::usage, {"did you mean 'dynamic'?"});
-  expect_refused(train({"--precision", "f16", "--loss-scale", "0"}), ExitCode::usage, {"--loss-scale 0", "above 0"});
+  for (const char* scale : {"0", "1e-46", "1e39"})
+    expect_refused(train({"--precision", "f16", "--loss-scale", scale}), ExitCode::usage,
+                   {concat("--loss-scale ", scale), "above 0"});
 }
 
 // ---- the model file ----

@@ -1,6 +1,7 @@
 // What a .gcx keeps of its training beside the model: names of classes, the seed, and what decides the bits of its steps.
 #include <nlohmann/json.hpp>
 
+#include "runtime/instruction_set.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_input.h"
 
@@ -94,6 +95,32 @@ TEST_F(KeptChoices, WinogradGoesOnWhereATrainingDid) {
   train(model.model(), "2", "plain.gcx", options);
   EXPECT_NE(train(path("plain.gcx"), "2", "mixed.onnx", {"--winograd"}).errors.find("was made without --winograd"),
             std::string::npos);
+}
+
+// A model that goes on with AMX's tiles, or without, says so, unless it was begun with everyone's bits: then it keeps them.
+TEST_F(KeptChoices, PortableBitsGoOnAndOthersAreSaid) {
+  const auto train = [&](const std::string& from, const std::string& to, std::vector<std::string> more, const std::string& set) {
+    std::vector<std::string> arguments{"train", from,    "--data", digits("train.npz"), "--steps",
+                                       "2",     "--out", path(to), "--device",          "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_gcomp(arguments, {.environment = {"GCOMP_ISA=" + set}, .limits = {}});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result.errors;
+  };
+  const std::vector<std::string> options{"--loss", "cross_entropy", "--batch", "64", "--precision", "bf16"};
+  std::vector<std::string> portable = options;
+  portable.push_back("--portable-bits");
+  train(digits("digits.onnx"), "portable.gcx", portable, "");
+  const std::string went_on = train(path("portable.gcx"), "goes_on.onnx", {}, "");
+  EXPECT_NE(went_on.find("portable.gcx' was made with --portable-bits, and goes on so"), std::string::npos) << went_on;
+  EXPECT_EQ(went_on.find("bits may differ"), std::string::npos) << went_on;
+  train(path("portable.gcx"), "again.onnx", {"--portable-bits"}, "avx2");
+  EXPECT_TRUE(bytes("goes_on.onnx") == bytes("again.onnx"));
+  if (runtime::widest_instruction_set() != runtime::InstructionSet::amx)
+    GTEST_SKIP() << "this processor has no AMX: nothing goes on with it or without";
+  train(digits("digits.onnx"), "tiles.gcx", options, "amx");
+  EXPECT_EQ(train(path("tiles.gcx"), "same.onnx", {}, "amx").find("bits may differ"), std::string::npos);
+  EXPECT_NE(train(path("tiles.gcx"), "other.onnx", {}, "avx512").find("summed by AMX, which is not used here"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Workers: the same training for any number of them, and what becomes of rows that cannot be read.
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -112,6 +113,29 @@ TEST(Loader, DataThatAreNotSafeAreReadByOneThread) {
   Trainer trainer = curve_trainer();
   losses_of(trainer, data, with_workers(7));
   EXPECT_EQ(data.threads.size(), 1u);
+}
+
+/// Its evaluation and its training have a loader each.
+TEST(Loader, DataThatAreNotSafeAreReadByOneThreadForEvaluationsToo) {
+  struct Watched final : Dataset {
+    UnevenRows rows_of;
+    mutable std::atomic<int> within = 0, overlaps = 0;
+    std::int64_t rows() const override { return rows_of.rows(); }
+    std::vector<NamedType> arrays() const override { return rows_of.arrays(); }
+    bool thread_safe() const override { return false; }
+    void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
+      if (within.fetch_add(1) > 0) ++overlaps;
+      rows_of.fetch(array, row, bytes);
+      --within;
+    }
+  };
+  const Watched data;
+  FitOptions options = with_workers(2);
+  options.eval = &data;
+  options.eval_every = 1;
+  Trainer trainer = curve_trainer();
+  losses_of(trainer, data, options);
+  EXPECT_EQ(data.overlaps, 0);
 }
 
 /// The steps before it are done, whoever found it first; of several the first in the order of the rows is told.

@@ -271,5 +271,71 @@ TEST(RatesInCallbacks, HoldWhereNoScheduleDecidesThem) {
   EXPECT_EQ(std::get<1>(last("constant")), 0.05);
 }
 
+/// Batches that workers read ahead lie in memory of the step that another fit() of the trainer would take.
+TEST(CalledBackByFit, ATrainerIsNotFittedTwiceAtOnce) {
+  const Curve data, held_back(9);
+  for (const std::int64_t workers : {0, 3}) {
+    FitOptions options{.epochs = 2, .seed = 5, .eval = &held_back, .eval_every = 3};
+    options.workers = workers;
+    Trainer trainer = curve_trainer(), plain = curve_trainer();
+    int refused = 0;
+    const auto fit_again = [&] {
+      try {
+        fit(trainer, data, {.steps = 1});
+        ADD_FAILURE() << "accepted";
+      } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("fit: it is running already on this trainer"), std::string::npos) << error.what();
+        ++refused;
+      }
+    };
+    FitCallbacks callbacks;
+    callbacks.begin = [&](const FitPlan&) { fit_again(); };
+    callbacks.step = [&](const FitStep&) { fit_again(); };
+    callbacks.evaluation = [&](const FitEvaluation&) { fit_again(); };
+    fit(trainer, data, options, callbacks);
+    EXPECT_EQ(refused, 1 + 12 + 4);
+    fit(plain, data, options);
+    EXPECT_EQ(trainer.weights_digest(), plain.weights_digest());
+    // It ended, also where an error ended it, and another trainer is free all the time.
+    callbacks = {};
+    callbacks.step = [&](const FitStep&) { fit(trainer, data, {.steps = 1}); };
+    EXPECT_THROW(fit(trainer, data, options, callbacks), UserError);
+    callbacks.step = [&](const FitStep&) { fit(plain, data, {.steps = 1}); };
+    EXPECT_EQ(fit(trainer, data, options, callbacks).steps, 12);
+  }
+}
+
+/// Whole batches, also where fit() took an epoch's last rows; what is saved there has the step of whole batches too.
+TEST(CalledBackByFit, ATrainerTakesStepsAndEvaluates) {
+  const runtime::test::TemporaryDirectory folder;
+  const Curve data;
+  const std::vector<NamedTensor> arrays = arrays_of(data);
+  const std::int64_t rows[] = {0, 1, 2, 3};
+  for (const std::int64_t workers : {0, 3}) {
+    Trainer fitted = curve_trainer(), by_hand = curve_trainer();
+    FitOptions options{.epochs = 2, .shuffle = false, .drop_last = false};
+    options.workers = workers;
+    std::vector<double> found, wanted;
+    FitCallbacks callbacks;
+    callbacks.step = [&](const FitStep& step) {
+      EXPECT_EQ(fitted.batch(), 4) << step.step;
+      found.push_back(step.loss);
+      found.push_back(step_on(fitted, arrays, rows));
+      found.push_back(fitted.evaluate({{"x", arrays[0].second}, {"label", arrays[1].second}}).loss);
+      if (step.step == 7) fitted.save((folder / "t.gcx").string());
+    };
+    fit(fitted, data, options, callbacks);
+    for (int step = 0; step < 14; ++step) {
+      FitOptions one = options;
+      one.epochs = 0, one.steps = 1;
+      wanted.push_back(fit(by_hand, data, one).loss);
+      wanted.push_back(step_on(by_hand, arrays, rows));
+      wanted.push_back(by_hand.evaluate({{"x", arrays[0].second}, {"label", arrays[1].second}}).loss);
+    }
+    EXPECT_EQ(found, wanted) << workers;
+    EXPECT_EQ(Trainer::load((folder / "t.gcx").string(), DeviceOptions(), DeviceRequest::cpu).batch(), 4);
+  }
+}
+
 }  // namespace
 }  // namespace gcomp::test

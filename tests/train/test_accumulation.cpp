@@ -308,6 +308,9 @@ TEST_F(AccumulationCommand, ALoadedModelTrainsAsTheTrainerDoes) {
   LoadedModel loaded(folder_ / "step.gcx", {}, DeviceRequest::cpu);
   Trainer trainer = Trainer::load(folder_ / "step.gcx");
   EXPECT_EQ(loaded.states(), trainer.states());
+  for (const double rate : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(loaded.set_learning_rate(rate), UserError) << rate;
+  EXPECT_EQ(loaded.learning_rate(), trainer.learning_rate());
   for (std::int64_t turn = 0; turn < 3; ++turn) {
     Tensor x(DType::f32, {12, 5}), label(DType::i64, {12});
     for (std::int64_t i = 0; i < x.elements(); ++i) x.set(i, data.at("x").at(turn * x.elements() + i));

@@ -229,7 +229,10 @@ TEST(ObjectsOfTheApi, SayWhatTheyCannotDo) {
   Trainer trainer(two_heads(), on_the_cpu({.loss = "mse(used, label)"}));
   EXPECT_ERROR("a learning rate of nan", trainer.set_learning_rate(std::nan("")));
   EXPECT_ERROR("a learning rate of -1", trainer.set_learning_rate(-1));
-  EXPECT_ERROR("a momentum of 7", trainer.set_momentum(7));
+  EXPECT_ERROR("compiled for a momentum that stays", trainer.set_momentum(0.9));
+  TrainOptions turned = on_the_cpu({.loss = "mse(used, label)"});
+  turned.optimizer = {.text = "sgd(momentum=0.9)", .turned_momentum = true};
+  EXPECT_ERROR("a momentum of 7", Trainer(two_heads(), turned).set_momentum(7));
   const Tensor x = numbers(DType::f64, {4, 3}), label = numbers(DType::f64, {4, 2});
   EXPECT_ERROR("two arrays named 'x'", trainer.train_step({{"x", x}, {"x", x}, {"label", label}}));
   EXPECT_ERROR("unknown metric 'acuracy'", Trainer(two_heads(), on_the_cpu({.loss = "mse(used, label)", .metrics = {"acuracy"}})));

@@ -367,6 +367,14 @@ TEST_F(StepCommand, SkippedStepsAreCounted) {
   const CommandResult all = train(model_, "c.onnx", skipping, bad);
   EXPECT_EQ(all.exit_code, 8);
   EXPECT_NE(all.errors.find("all 10 steps were skipped"), std::string::npos) << all.errors;
+  // In f16 all are skipped without being asked to, and which row it is can be said.
+  std::vector<std::string> half = run;
+  half.insert(half.end(), {"--precision", "f16"});
+  const CommandResult of_f16 = train(model_, "d.onnx", half, bad);
+  EXPECT_EQ(of_f16.exit_code, 8);
+  EXPECT_NE(of_f16.errors.find("all 10 steps were skipped"), std::string::npos) << of_f16.errors;
+  EXPECT_NE(of_f16.errors.find("row "), std::string::npos) << of_f16.errors;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "d.onnx"));
 }
 
 TEST_F(StepCommand, WhatIsWrongIsSaid) {

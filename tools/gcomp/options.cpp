@@ -51,7 +51,7 @@ DType parse_precision(const std::string& text) {
 double parse_loss_scale(const std::string& text) {
   const std::vector<std::string> known{"dynamic"};
   double scale = 0;
-  if (!read_number(text, scale).empty() || !(scale > 0 && scale <= std::numeric_limits<float>::max()))
+  if (!read_number(text, scale).empty() || !(static_cast<float>(scale) > 0 && std::isfinite(static_cast<float>(scale))))
     usage(concat("--loss-scale ", text, ": wanted dynamic, or a number above 0 that float32 holds", did_you_mean(text, known)));
   return scale;
 }

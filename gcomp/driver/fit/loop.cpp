@@ -23,20 +23,46 @@ bool divides_by_zero(const Trainer& trainer) {
   return options.knows("eps") && options.number("eps") == 0;
 }
 
-/// While alive, the trainer takes the step of an epoch's last rows.
+/// While alive, the trainer takes the step of an epoch's last rows, or its own again while one of these is alive.
 class LastRowsInPlace {
  public:
-  LastRowsInPlace(RemainderStep& step, Trainer& trainer) : step_(step), trainer_(trainer) { step_.swap(trainer_); }
+  LastRowsInPlace(RemainderStep& step, Trainer& trainer, bool& in_place) : step_(step), trainer_(trainer), in_place_(in_place) {
+    swap();
+  }
   ~LastRowsInPlace() {
     trainer_.impl().pending = 0;  // where it threw
-    step_.swap(trainer_);
+    swap();
   }
   LastRowsInPlace(const LastRowsInPlace&) = delete;
   LastRowsInPlace& operator=(const LastRowsInPlace&) = delete;
 
  private:
+  void swap() {
+    step_.swap(trainer_);
+    in_place_ = !in_place_;
+  }
+
   RemainderStep& step_;
   Trainer& trainer_;
+  bool& in_place_;
+};
+
+/// While alive, the trainer is one that fit() runs on. Throws UserError where it is already: batches that are read ahead lie in
+/// memory of its step.
+class InFit {
+ public:
+  explicit InFit(Trainer& trainer) : trainer_(trainer.impl()) {
+    check_user(!trainer_.in_fit,
+               "fit: it is running already on this trainer, which called what calls it now, such as FitCallbacks::step; that may "
+               "take steps, evaluate and save, and fit another trainer");
+    trainer_.in_fit = true;
+  }
+  ~InFit() { trainer_.in_fit = false; }
+  InFit(const InFit&) = delete;
+  InFit& operator=(const InFit&) = delete;
+
+ private:
+  Trainer::Impl& trainer_;
 };
 
 }  // namespace
@@ -157,10 +183,12 @@ void FitLoop::take_loss(std::int64_t step) {
   in_step_ = false;
 }
 
-/// Calls what the caller gave, who may save the trainer: what is saved goes on with the next step. Where no schedule decides the
-/// rate, one that is set meanwhile is that of the steps from then on.
+/// Calls what the caller gave, who may save the trainer, and take steps of whole batches: what is saved goes on with the next step.
+/// Where no schedule decides the rate, one that is set meanwhile is that of the steps from then on.
 template <class Callback>
 void FitLoop::call(const Callback& callback) {
+  std::optional<LastRowsInPlace> own_step;  // again, after an epoch's last rows
+  if (last_rows_in_place_) own_step.emplace(*last_rows_, trainer_, last_rows_in_place_);
   DataPosition position = position_;
   position.steps = std::max(first_, started_steps_);
   trainer_.set_data_position(position);
@@ -320,7 +348,7 @@ void FitLoop::note(const std::vector<CheckpointEvent>& events) {
 void FitLoop::do_step(std::int64_t step) {
   if (decisions_.spikes) take_losses(step - 1, 0);  // they decide what is one
   std::optional<LastRowsInPlace> in_place;
-  if (last_rows_ && epoch_ends(step)) in_place.emplace(*last_rows_, trainer_);
+  if (last_rows_ && epoch_ends(step)) in_place.emplace(*last_rows_, trainer_, last_rows_in_place_);
   start(step);
   decide(step);
   // A GPU computes this step while the loss of the one before is read.
@@ -408,8 +436,16 @@ void FitLoop::check_outcome() {
     throw NotFinite(concat("after step ", position_.steps, ": ", error.what()),
                     result_.steps > 0 ? why_not_finite(position_.steps - 1) : "");
   }
-  if (result_.steps > 0 && result_.skipped == result_.steps && !trainer_.loss_scale())
-    throw NotFinite(concat("all ", result_.steps, " steps were skipped: loss or gradients were not finite"), "");
+  if (result_.steps == 0 || result_.skipped < result_.steps) return;
+  const Optional<LossScaleStatus> scale = trainer_.loss_scale();
+  if (scale && first_ > 0) return;  // a scale that grew before is to fall now and then
+  std::string why;
+  if (scale) {
+    const std::int64_t last = position_.steps - 1;
+    why = find_non_finite(data_, trainer_, rows_->rows_of(last), key_of(last));
+    if (why.empty()) why = concat("The loss scale is ", scale->scale, scale->dynamic ? ": it falls further in more --steps" : "");
+  }
+  throw NotFinite(concat("all ", result_.steps, " steps were skipped: loss or gradients were not finite"), why);
 }
 
 }  // namespace gcomp::driver
@@ -417,6 +453,7 @@ void FitLoop::check_outcome() {
 namespace gcomp {
 
 FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks) {
+  const driver::InFit in_fit(trainer);
   const driver::Ranks ranks = driver::ranks_of(trainer);
   std::optional<driver::FitLoop> made;
   ranks.agree([&] { made.emplace(trainer, data, options, callbacks); });

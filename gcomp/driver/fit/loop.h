@@ -115,6 +115,7 @@ class FitLoop {
   std::unique_ptr<BatchLoader> loader_;         // while it runs
   double waited_ = 0;                           // for data, up to the step that was told last
   std::optional<RemainderStep> last_rows_;
+  bool last_rows_in_place_ = false;               // of the trainer's own step
   std::int64_t begin_ = 0, first_ = 0, end_ = 0;  // steps of the data: where the run begins, this process, and the run ends
   std::optional<Schedule> schedule_;              // none: the same rate throughout
   double base_rate_ = 0;

@@ -44,11 +44,6 @@ std::string digest_of_rows(const Dataset& data) {
   return digest.digest();
 }
 
-/// Whether a device, which its description tells, multiplies bf16 by tiles, in whose sums the last digits are others.
-bool has_tiles(std::string_view device) {
-  return device.find(concat(", ", runtime::shown_name(runtime::InstructionSet::amx))) != device.npos;
-}
-
 }  // namespace
 
 FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks)
@@ -219,9 +214,7 @@ void FitLoop::resume() {
     callbacks_.note(concat(where, "its timed choices (--tune) are not taken: ", why, "; bits may differ from here on"));
   if (const bool tiles = has_tiles(trainer_.device());
       tiles != has_tiles(device_before) && multiply(trainer_.impl().step, DType::bf16))
-    callbacks_.note(concat(where, "its products of bf16 were summed ",
-                           tiles ? "without AMX, which is used" : "by AMX, which is not used",
-                           " here: bits may differ from here on; with --portable-bits from the start they do not"));
+    callbacks_.note(concat(where, "its ", other_tiles_text(tiles)));
   adopt(restore(trainer_, *found));
   went_on_ = concat("resumed from '", found->path.string(), "'");
   passed_over_ = found->passed_over;
