@@ -24,10 +24,17 @@ struct PathFacts {
   std::uintmax_t size = 0;          ///< of a file
 };
 
+/// What is known of a table's columns before it is opened.
+struct KnownColumns {
+  const KeptColumns* kept = nullptr;  ///< of the model, or of the table before; null for none
+  bool trains = true;                 ///< whether the mean of rows at hand may stand for missing values, where none is kept
+};
+
 struct OpenRequest {
   std::filesystem::path path;
   const Options& options;                 ///< of the format's definition
   std::span<const WantedArray> wanted{};  ///< none where no model asks, as in `gcomp data inspect`
+  KnownColumns known = {};
 };
 
 /// One entry of the table. An entry and what it opens stand in a file of their own.
@@ -52,7 +59,7 @@ struct DataSpec {
 /// Finds the format by name or content. Throws UserError (exit 2) for an unknown format or option, with the nearest name; exit 3
 /// where the path is missing or its content is of no format, with the formats that there are.
 DataSpec parse_spec(std::string_view text);
-std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted = {});
+std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted = {}, const KnownColumns& known = {});
 
 /// Throws UserError (exit 2) where an option that chooses among a folder's files was given for something else.
 void check_of_folder(const OpenRequest& request, std::string_view option);

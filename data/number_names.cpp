@@ -84,6 +84,8 @@ class Renumbered final : public Source {
   bool is_sequence() const override { return source_->is_sequence(); }
   std::int64_t overlap() const override { return source_->overlap(); }
   std::string vocabulary() const override { return vocabulary_; }
+  KeptColumns columns() const override { return source_->columns(); }
+  void take_means(std::span<const std::int64_t> rows) override { source_->take_means(rows); }
   const Tensor* whole(std::size_t array) const override { return whole_[array] ? &*whole_[array] : source_->whole(array); }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = source_->notes();
@@ -120,10 +122,26 @@ NewNumbers new_tokens(const Source& source, const NumberNames& names, std::strin
   return new_numbers(found.tokens, wanted.tokens, "token", source.source(), names.source);
 }
 
+nlohmann::json json_of(const KeptColumns& columns) {
+  nlohmann::json object{{"source", columns.source}};
+  if (!columns.features.empty()) object["features"] = columns.features;
+  if (!columns.means.empty()) object["means"] = columns.means;
+  if (!columns.classes.empty()) object["classes"] = columns.classes;
+  return object;
+}
+
+KeptColumns columns_of(const nlohmann::json& object) {
+  KeptColumns columns{.source = object.value("source", "")};
+  if (object.contains("features")) object["features"].get_to(columns.features);
+  if (object.contains("means")) object["means"].get_to(columns.means);
+  if (object.contains("classes")) object["classes"].get_to(columns.classes);
+  return columns;
+}
+
 }  // namespace
 
 NumberNames number_names(const Source& source) {
-  NumberNames names{.source = source.source(), .classes = {}, .vocabulary = source.vocabulary()};
+  NumberNames names{.source = source.source(), .classes = {}, .vocabulary = source.vocabulary(), .columns = source.columns()};
   const std::vector<NamedType> arrays = source.arrays();
   for (std::size_t i = 0; i < arrays.size(); ++i)
     if (std::vector<std::string> classes = source.class_names(i); !classes.empty())
@@ -135,6 +153,7 @@ std::string text_of(const NumberNames& names) {
   nlohmann::json object;
   if (!names.classes.empty()) object["classes"] = names.classes;
   if (!names.vocabulary.empty()) object["vocabulary"] = names.vocabulary;
+  if (!names.columns.empty()) object["columns"] = json_of(names.columns);
   if (object.empty()) return "";
   object["source"] = names.source;
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -145,8 +164,23 @@ NumberNames parse_number_names(std::string_view text) {
     const nlohmann::json object = nlohmann::json::parse(text);
     NumberNames names{.source = object.at("source"), .classes = {}, .vocabulary = object.value("vocabulary", "")};
     if (object.contains("classes")) object["classes"].get_to(names.classes);
+    if (object.contains("columns")) names.columns = columns_of(object["columns"]);
     return names;
   } catch (const nlohmann::json::exception& error) { throw UserError(concat("names of numbers: ", error.what())); }
+}
+
+std::string text_of(const KeptColumns& columns) {
+  return columns.empty() ? "" : json_of(columns).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+KeptColumns parse_columns(std::string_view text) {
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    check_user(object.is_object(), "wanted an object with features, means or classes");
+    return columns_of(object);
+  } catch (const nlohmann::json::exception& error) {
+    throw UserError(concat("wanted lists of names and means by name: ", error.what()));
+  }
 }
 
 std::unique_ptr<Source> numbered_as(std::unique_ptr<Source> source, const NumberNames& names) {

@@ -17,13 +17,19 @@ struct NumberNames {
   std::string source;  ///< for messages
   /// By the array's name, of those whose classes have names; under "" those of any other.
   std::map<std::string, std::vector<std::string>> classes;
-  std::string vocabulary;  ///< its text (data/vocabulary_file.h); "" for none
+  std::string vocabulary;    ///< its text (data/vocabulary_file.h); "" for none
+  KeptColumns columns = {};  ///< of a table, by which others are opened (KnownColumns)
 };
 NumberNames number_names(const Source& source);
-/// {"source": "photos", "classes": {"label": ["cat", "dog"]}, "vocabulary": "..."}; "" where nothing has names.
+/// {"source": "photos", "classes": {"label": ["cat", "dog"]}, "vocabulary": "...", "columns": {...}}; "" where nothing has names.
 std::string text_of(const NumberNames& names);
 /// Throws UserError for anything else.
 NumberNames parse_number_names(std::string_view text);
+
+/// {"source": "t.csv", "features": ["a", "b"], "means": {"a": 0.5}, "classes": {"city": ["Bonn", "Rom"]}}; "" for none.
+std::string text_of(const KeptColumns& columns);
+/// Throws UserError for anything else.
+KeptColumns parse_columns(std::string_view text);
 
 /// The source, its numbers being those of `names` wherever both name what an array's numbers, or a text's tokens, stand for; what
 /// has been numbered anew is told by its notes. Throws UserError for a class or token that `names` does not have.

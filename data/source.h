@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,17 @@
 #include "gcomp/dataset.h"
 
 namespace gcomp::data {
+
+/// What is kept of the columns of the table that a model was trained on, by which other tables are read.
+struct KeptColumns {
+  std::string source = {};                                       ///< that table, for messages
+  std::vector<std::string> features = {};                        ///< side by side in its input; none without a header
+  std::map<std::string, double> means = {};                      ///< of the training rows, of each column of numbers that it reads
+  std::map<std::string, std::vector<std::string>> classes = {};  ///< what numbers of text in its inputs stand for
+
+  bool empty() const { return features.empty() && means.empty() && classes.empty(); }
+  bool operator==(const KeptColumns&) const = default;
+};
 
 /// Safe to read from several threads at once. Every error is a UserError that names file and row (and line or column, where a file
 /// has them).
@@ -24,6 +37,11 @@ class Source : public Dataset {
   virtual const ImageSource* images(std::size_t) const { return nullptr; }
   /// Names of the classes that the numbers of an array stand for, such as folders'; none where nothing names them.
   virtual std::vector<std::string> class_names(std::size_t) const { return {}; }
+  /// Of a table, of the columns that the model reads.
+  virtual KeptColumns columns() const { return {}; }
+  /// Before rows are read, and once: means that stand for missing values of a table become those of these rows (of all, where there
+  /// are none). Throws UserError where a column has no value among them.
+  virtual void take_means(std::span<const std::int64_t>) {}
   /// Whether rows follow one another, as windows of a text do: a split then takes the last ones, without any that overlap.
   virtual bool is_sequence() const { return false; }
   /// How many rows from one on share elements with it: the window's length over its stride, less one.

@@ -103,8 +103,8 @@ DataSpec parse_spec(std::string_view text) {
   return spec;
 }
 
-std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted) {
-  return spec.format->open({.path = spec.path, .options = spec.options, .wanted = wanted});
+std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted, const KnownColumns& known) {
+  return spec.format->open({.path = spec.path, .options = spec.options, .wanted = wanted, .known = known});
 }
 
 }  // namespace gcomp::data

@@ -211,6 +211,9 @@ class TableReader {
  private:
   using Rule = ColumnBuilder::Rule;
 
+  bool is_category(const std::string& name) const {
+    return contains(options_.categories, name) || contains(options_.known_categories, name);
+  }
   bool is_dropped(const std::string& name) const { return std::ranges::find(options_.drop, name) != options_.drop.end(); }
 
   /// Names of columns, from the first record, which is a row itself where there is no header.
@@ -233,10 +236,10 @@ class TableReader {
     }
     for (const auto* list : {&options_.categories, &options_.numbers, &options_.drop}) check_known(*list);
     for (const std::string& name : names_)
-      rules_.push_back(is_dropped(name)                      ? Rule::skip
-                       : contains(options_.categories, name) ? Rule::categories
-                       : contains(options_.numbers, name)    ? Rule::numbers
-                                                             : Rule::any);
+      rules_.push_back(is_dropped(name)                   ? Rule::skip
+                       : is_category(name)                ? Rule::categories
+                       : contains(options_.numbers, name) ? Rule::numbers
+                                                          : Rule::any);
   }
 
   /// A table without names would lose its first row.
@@ -320,22 +323,6 @@ class TableReader {
   Table table_;
 };
 
-/// Of the rows that have a value; in their order, so that it is the same everywhere.
-double mean_of(const Column& column) {
-  double mean = 0;
-  std::int64_t count = 0;
-  auto next = column.missing.begin();
-  const auto rows = static_cast<std::int64_t>(std::max(column.integers.size(), column.reals.size()));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (next != column.missing.end() && *next == row) {
-      ++next;
-      continue;
-    }
-    mean += (column.number(row) - mean) / static_cast<double>(++count);
-  }
-  return mean;
-}
-
 }  // namespace
 
 bool is_number_text(std::string_view text) {
@@ -357,7 +344,21 @@ std::vector<std::string> Table::names() const {
 
 Table read_table(const RandomAccessFile& file, const TableOptions& options) { return TableReader(file, options).read(); }
 
-void fill_missing(Column& column, MissingPolicy policy, const std::string& path) {
+std::optional<double> mean_of(const Column& column, std::span<const std::int64_t> rows) {
+  double mean = 0;
+  std::int64_t count = 0;
+  const auto add = [&](std::int64_t row) {
+    if (!column.missing.empty() && std::ranges::binary_search(column.missing, row)) return;
+    mean += (column.number(row) - mean) / static_cast<double>(++count);
+  };
+  const auto all = static_cast<std::int64_t>(std::max(column.integers.size(), column.reals.size()));
+  if (rows.empty())
+    for (std::int64_t row = 0; row < all; ++row) add(row);
+  for (const std::int64_t row : rows) add(row);
+  return count > 0 ? std::optional(mean) : std::nullopt;
+}
+
+void fill_missing(Column& column, MissingPolicy policy, const std::string& path, std::optional<double> mean) {
   if (column.missing.empty() || policy == MissingPolicy::refuse) return;
   if (column.kind == Column::Kind::categories) {  // "" is before all others, and no field has it
     column.classes.insert(column.classes.begin(), "");
@@ -366,14 +367,26 @@ void fill_missing(Column& column, MissingPolicy policy, const std::string& path)
     return;
   }
   if (policy == MissingPolicy::zero) return;
-  const std::size_t rows = std::max(column.integers.size(), column.reals.size());
-  check_user(column.missing.size() < rows, "'", path, "', column '", column.name, "': it has no value of which to take the mean");
-  const double mean = mean_of(column);
-  check_user(std::isfinite(mean), "'", path, "', column '", column.name, "': its mean is beyond the range of numbers");
+  if (!mean) mean = mean_of(column);
+  check_user(mean.has_value(), "'", path, "', column '", column.name, "': it has no value of which to take the mean");
+  check_user(std::isfinite(*mean), "'", path, "', column '", column.name, "': its mean is beyond the range of numbers");
   if (column.kind == Column::Kind::integers) column.reals.assign(column.integers.begin(), column.integers.end());
   column.integers = {};
   column.kind = Column::Kind::reals;
-  for (const std::int64_t row : column.missing) column.reals[static_cast<std::size_t>(row)] = mean;
+  for (const std::int64_t row : column.missing) column.reals[static_cast<std::size_t>(row)] = *mean;
+}
+
+void number_as(Column& column, const std::vector<std::string>& classes, const std::string& path, const std::string& source) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& name : column.classes) {
+    const auto place = std::ranges::find(classes, name);
+    check_user(place != classes.end(), "'", path, "', column '", column.name, "': ", shown_field(name), " is none of the ",
+               classes.size(), " classes that '", source, "' has there",
+               classes.size() <= 20 ? concat(": ", listing(classes)) : "");
+    numbers.push_back(place - classes.begin());
+  }
+  for (std::int64_t& id : column.integers) id = numbers[static_cast<std::size_t>(id)];
+  column.classes = classes;
 }
 
 }  // namespace gcomp::data

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,7 @@ struct TableOptions {
   char separator = ',';
   bool header = true, header_given = false;
   std::vector<std::string> categories = {}, numbers = {}, drop = {};  ///< names of columns
+  std::vector<std::string> known_categories = {};                     ///< the same of columns that the table need not have
 };
 
 struct Table {
@@ -53,9 +56,16 @@ struct Table {
 /// Reads it whole. Throws UserError with file, line and column where it is no table, or text stands where numbers are demanded.
 Table read_table(const RandomAccessFile& file, const TableOptions& options);
 
-/// Fills what is missing: with the mean of the others, or 0; among categories it becomes one of its own, whose name is "". Throws
-/// UserError where a column has no value at all of which to take the mean.
-void fill_missing(Column& column, MissingPolicy policy, const std::string& path);
+/// Of these rows (all, where there are none), those that have a value; nothing where none has. In their order, so that it is the
+/// same everywhere.
+std::optional<double> mean_of(const Column& column, std::span<const std::int64_t> rows = {});
+
+/// Fills what is missing: with `mean`, or that of the others where it is not given, or 0; among categories it becomes one of its
+/// own, whose name is "". Throws UserError where a column has no value at all of which to take the mean.
+void fill_missing(Column& column, MissingPolicy policy, const std::string& path, std::optional<double> mean = {});
+
+/// Numbers the texts of a column as `classes` has them. Throws UserError for one that is not among them, which `source` has.
+void number_as(Column& column, const std::vector<std::string>& classes, const std::string& path, const std::string& source);
 
 /// A whole number or a finite real one, with a sign or without, and spaces around it.
 bool is_number_text(std::string_view text);

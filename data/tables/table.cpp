@@ -1,12 +1,12 @@
 // Tables of text as a source: columns become arrays by name, and the numbers that a model takes as one input [batch, n] become one.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
+#include <map>
 #include <optional>
 
 #include "data/tables/columns.h"
 #include "data/tables/formats.h"
+#include "data/tables/table_source.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -14,49 +14,7 @@ namespace gcomp::data {
 namespace {
 
 constexpr char kLabel[] = "label", kFeatures[] = "features";
-
-/// An array of the table: one column as scalars, or several side by side.
-struct TableArray {
-  std::string name;
-  Tensor values = {};  ///< [rows, ...]
-  std::vector<std::string> classes = {};
-  std::string column = {};                 ///< of a single one
-  std::vector<std::int64_t> missing = {};  ///< rows that have no value and cannot be read
-};
-
-class TableSource final : public Source {
- public:
-  TableSource(std::string path, Table table, std::vector<TableArray> arrays)
-      : path_(std::move(path)), table_(std::move(table)), arrays_(std::move(arrays)) {}
-
-  std::string source() const override { return path_; }
-  std::int64_t rows() const override { return table_.rows; }
-  std::vector<NamedType> arrays() const override {
-    std::vector<NamedType> types;
-    for (const TableArray& array : arrays_) {
-      const Shape& shape = array.values.shape();
-      types.push_back({array.name, {array.values.dtype(), Shape(shape.begin() + 1, shape.end())}});
-    }
-    return types;
-  }
-  void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
-    const TableArray& from = arrays_[array];
-    if (!from.missing.empty() && std::ranges::binary_search(from.missing, row))
-      throw UserError(concat(where(row), ", column '", from.column, "': its value is missing"));
-    std::memcpy(bytes.data(), from.values.data() + static_cast<std::size_t>(row) * bytes.size(), bytes.size());
-  }
-  const Tensor* whole(std::size_t array) const override {
-    return arrays_[array].missing.empty() ? &arrays_[array].values : nullptr;
-  }
-  std::string where(std::int64_t row) const override { return concat("'", path_, "', line ", table_.line(row)); }
-  std::vector<std::string> class_names(std::size_t array) const override { return arrays_[array].classes; }
-  std::vector<std::string> notes() const override { return table_.notes; }
-
- private:
-  std::string path_;
-  Table table_;  // without its columns
-  std::vector<TableArray> arrays_;
-};
+constexpr std::size_t kListedFeatures = 20;  // in a message
 
 bool is_float_type(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -66,7 +24,9 @@ bool is_float_type(DType dtype) {
 class TableArrays {
  public:
   TableArrays(const OpenRequest& request, std::string path, Table table, MissingPolicy missing)
-      : request_(request), path_(std::move(path)), table_(std::move(table)), missing_(missing), taken_(table_.columns.size()) {}
+      : request_(request), path_(std::move(path)), table_(std::move(table)), missing_(missing), taken_(table_.columns.size()) {
+    kept_.source = path_;
+  }
 
   std::unique_ptr<Source> make() && {
     note_missing();
@@ -76,7 +36,8 @@ class TableArrays {
     add_features(listed, without);
     add_others();
     table_.columns.clear();
-    return std::make_unique<TableSource>(std::move(path_), std::move(table_), std::move(arrays_));
+    return std::make_unique<TableSource>(std::move(path_), std::move(table_), std::move(arrays_), std::move(kept_),
+                                         std::move(measured_));
   }
 
  private:
@@ -100,14 +61,67 @@ class TableArrays {
                                       " values are missing, the first in line ", table_.line(column.missing[0])));
   }
 
+  /// The known column that a column is, or stands for by its place in features='a,b'.
+  const std::string& known_name(const Column& column) const {
+    const auto found = stands_for_.find(column.name);
+    return found == stands_for_.end() ? column.name : found->second;
+  }
+
+  /// Of the training rows; nothing where they are those at hand, or unknown.
+  std::optional<double> known_mean(const Column& column) const {
+    if (!request_.known.kept) return std::nullopt;
+    const auto& means = request_.known.kept->means;
+    const auto found = means.find(known_name(column));
+    return found == means.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  bool lacks_mean(const Column& column) const {
+    return missing_ == MissingPolicy::mean && !column.missing.empty() && column.is_number() && !request_.known.trains &&
+           !known_mean(column);
+  }
+
   /// What a model reads has a value in every row.
   void settle(Column& column) const {
-    if (column.missing.empty()) return;
-    if (missing_ == MissingPolicy::refuse)
-      throw UserError(concat(place(column.missing[0], column), ": its value is missing (", column.missing.size(), " of ",
-                             table_.rows, " are); missing=mean and missing=zero fill them, drop='", column.name,
-                             "' leaves the column out"));
-    fill_missing(column, missing_, path_);
+    if (!column.missing.empty()) {
+      if (missing_ == MissingPolicy::refuse)
+        throw UserError(concat(place(column.missing[0], column), ": its value is missing (", column.missing.size(), " of ",
+                               table_.rows, " are); missing=mean and missing=zero fill them, drop='", column.name,
+                               "' leaves the column out"));
+      if (lacks_mean(column))
+        throw UserError(
+            concat(place(column.missing[0], column), ": its value is missing (", column.missing.size(), " of ", table_.rows,
+                   " are), and missing=mean puts the mean of the training rows there, which is not known: ",
+                   "a .gcx keeps it, and columns.json beside the models of a --run-dir; missing=zero needs none"),
+            ExitCode::usage);
+      fill_missing(column, missing_, path_, known_mean(column));
+    }
+    number_as_known(column);
+  }
+
+  void number_as_known(Column& column) const {
+    if (!request_.known.kept) return;
+    const auto& classes = request_.known.kept->classes;
+    const auto found = classes.find(known_name(column));
+    if (found != classes.end()) return number_as(column, found->second, path_, request_.known.kept->source);
+    check_user(column.is_number() || !known_mean(column), "'", path_, "', column '", column.name, "': it has text, such as '",
+               column.classes.empty() ? "" : column.classes.back(), "', wanted numbers as '", request_.known.kept->source,
+               "' has there; numbers='", column.name, "' says where the text is");
+  }
+
+  /// What later tables are read by: of a column that is fed to the model, or to its loss. The label lacks no value.
+  void keep(Column& column, std::size_t first, std::size_t stride, bool input) {
+    if (request_.wanted.empty()) return;
+    if (!column.is_number()) {
+      if (input) kept_.classes.emplace(column.name, column.classes);
+    } else if (const std::optional<double> mean = known_mean(column)) {
+      kept_.means.emplace(column.name, *mean);
+    } else if (request_.known.trains) {
+      const bool fills = missing_ == MissingPolicy::mean && !column.missing.empty();
+      Column moved = std::move(column);
+      column.name = moved.name;
+      measured_.push_back(
+          {.column = std::move(moved), .array = arrays_.size() - 1, .first = first, .stride = stride, .fills = fills});
+    }
   }
 
   /// The value as f32, of which it must be within the range.
@@ -176,15 +190,80 @@ class TableArrays {
     arrays_.push_back(std::move(array));
   }
 
-  /// Those of features='a,b'; none where it is not given.
-  std::vector<std::string> listed_features() const {
-    if (!request_.options.given("features")) return {};
-    const std::string text = request_.options.word("features");
+  /// Whether a model, or a table before, has names for the columns of its input. A table without a header has none to compare.
+  bool knows_features() const {
+    return request_.known.kept && !request_.known.kept->features.empty() && !request_.wanted.empty() &&
+           request_.options.boolean("header");
+  }
+
+  /// Those of features='a,b', or those that are known; none where neither is.
+  std::vector<std::string> listed_features() {
+    const bool given = request_.options.given("features");
+    const std::string text = given ? request_.options.word("features") : "";
+    if (knows_features()) return known_features(given && text != "all" ? names_in(text) : std::vector<std::string>());
+    if (!given) return {};
     if (text != "all") return names_in(text);
     std::vector<std::string> all;
     for (std::size_t i = 0; i < table_.columns.size(); ++i)
       if (!taken_[i] && table_.columns[i].is_number() && !is_label(i)) all.push_back(table_.columns[i].name);
     return all;
+  }
+
+  /// The columns of this table in the order of the known ones: by name, but for those that features='a,b' lists in their places.
+  std::vector<std::string> known_features(const std::vector<std::string>& given) {
+    const std::vector<std::string>& known = request_.known.kept->features;
+    const bool renames = !given.empty() && !std::ranges::is_permutation(given, known);
+    if (renames) check_places(given, known);
+    std::vector<std::size_t> columns;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (renames) {
+        columns.push_back(require_column(given[i], "features"));
+        stands_for_.emplace(given[i], known[i]);
+      } else {
+        if (table_.find(known[i]) < 0) refuse_lacking(known[i]);
+        columns.push_back(static_cast<std::size_t>(table_.find(known[i])));
+      }
+    }
+    if (!renames && !std::ranges::is_sorted(columns))
+      table_.notes.push_back(concat("'", path_, "' has its columns in another order than '", request_.known.kept->source,
+                                    "'; they are taken by name"));
+    if (given.empty()) note_extra(columns);
+    std::vector<std::string> names;
+    for (const std::size_t i : columns) names.push_back(table_.columns[i].name);
+    return names;
+  }
+
+  void refuse_lacking(const std::string& name) const {
+    const std::vector<std::string>& known = request_.known.kept->features;
+    const std::string all = known.size() <= kListedFeatures ? concat(": ", listing(known)) : "";
+    throw UserError(concat("'", path_, "' has no column '", name, "', which is one of the ", known.size(), " features of '",
+                           request_.known.kept->source, "'", all, did_you_mean(name, table_.names()),
+                           "; features='COLUMN,...' names the columns that stand for them, in their order"));
+  }
+
+  /// Columns of other names may stand for the known ones, each in its place.
+  void check_places(const std::vector<std::string>& given, const std::vector<std::string>& known) const {
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const auto place = std::ranges::find(known, given[i]);
+      if (given.size() == known.size() && (place == known.end() || place - known.begin() == static_cast<std::ptrdiff_t>(i)))
+        continue;
+      throw UserError(
+          concat("--data features=: '", path_, "' is given ", given.size(), given.size() == 1 ? " column" : " columns", ", '",
+                 given[i], "' as number ", i + 1, "; wanted the ", known.size(), " of '", request_.known.kept->source, "'",
+                 known.size() <= kListedFeatures ? concat(", ", listing(known), ",") : "", " or others in their places"),
+          ExitCode::usage);
+    }
+  }
+
+  void note_extra(const std::vector<std::size_t>& columns) {
+    std::vector<std::string> extra;
+    for (std::size_t i = 0; i < table_.columns.size(); ++i)
+      if (table_.columns[i].is_number() && !taken_[i] && !wanted_of(table_.columns[i].name) && !is_label(i) &&
+          std::ranges::find(columns, i) == columns.end())
+        extra.push_back(table_.columns[i].name);
+    if (extra.empty()) return;
+    table_.notes.push_back(concat("'", path_, "': ", listing(extra), extra.size() == 1 ? " is no feature" : " are no features",
+                                  " of '", request_.known.kept->source, "' and left out"));
   }
 
   bool is_label(std::size_t index) const { return table_.columns[index].name == kLabel; }
@@ -210,8 +289,10 @@ class TableArrays {
   /// Arrays that bear a column's name; gives the inputs that have none.
   std::vector<const WantedArray*> take_named(const std::vector<std::string>& listed) {
     std::vector<const WantedArray*> without;
+    const bool one_input = std::ranges::count(request_.wanted, true, &WantedArray::input) == 1;
     for (const WantedArray& wanted : request_.wanted) {
-      const std::int64_t found = table_.find(wanted.name);
+      const bool is_fed = one_input && wanted.input && knows_features();  // by them, whatever a column is called
+      const std::int64_t found = is_fed ? -1 : table_.find(wanted.name);
       const bool has_label = !arrays_.empty() && wanted.name == kLabel;
       const bool is_listed = std::ranges::find(listed, wanted.name) != listed.end();
       if (!has_label && found >= 0 && !is_listed && !taken_[static_cast<std::size_t>(found)]) {
@@ -219,6 +300,7 @@ class TableArrays {
         settle(table_.columns[static_cast<std::size_t>(found)]);
         arrays_.push_back(single(static_cast<std::size_t>(found), wanted.name, wanted.dtype, !wanted.input));
         if (wanted.input) arrays_.back().classes.clear();
+        if (wanted.name != kLabel) keep(table_.columns[static_cast<std::size_t>(found)], 0, 1, wanted.input);
       } else if (!has_label && wanted.input) {
         without.push_back(&wanted);
       }
@@ -241,17 +323,20 @@ class TableArrays {
     shape.insert(shape.end(), row.begin(), row.end());
     bool integers = true;
     for (const std::size_t i : columns) {
-      if (!request_.wanted.empty() || missing_ != MissingPolicy::refuse) settle(table_.columns[i]);
+      settle(table_.columns[i]);
       integers = integers && table_.columns[i].kind != Column::Kind::reals;
     }
     TableArray array{.name = wanted ? wanted->name : kFeatures};
     array.values = Tensor(dtype_of(integers, wanted ? wanted->dtype : std::nullopt), std::move(shape));
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      settle(table_.columns[columns[i]]);
       write(table_.columns[columns[i]], array.values, i, columns.size());
       taken_[columns[i]] = true;
     }
     arrays_.push_back(std::move(array));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (request_.options.boolean("header")) kept_.features.push_back(table_.columns[columns[i]].name);
+      keep(table_.columns[columns[i]], i, columns.size(), true);
+    }
   }
 
   /// Of the input, where its elements are as many as the columns.
@@ -279,7 +364,7 @@ class TableArrays {
     const bool labelled = std::ranges::find(arrays_, kLabel, &TableArray::name) != arrays_.end();
     for (std::size_t i = 0; i < table_.columns.size(); ++i) {
       Column& column = table_.columns[i];
-      if (taken_[i] || (!looks && !column.missing.empty() && missing_ == MissingPolicy::refuse)) continue;
+      if (taken_[i] || (!looks && !column.missing.empty() && (missing_ == MissingPolicy::refuse || lacks_mean(column)))) continue;
       if (missing_ != MissingPolicy::refuse && column.missing.size() < static_cast<std::size_t>(table_.rows)) settle(column);
       TableArray array = single(i, column.name, std::nullopt, column.name == kLabel);
       if (missing_ == MissingPolicy::refuse) array.missing = column.missing;
@@ -294,10 +379,20 @@ class TableArrays {
   MissingPolicy missing_;
   std::vector<bool> taken_;
   std::vector<TableArray> arrays_;
+  std::map<std::string, std::string> stands_for_;
+  KeptColumns kept_;
+  std::vector<MeasuredColumn> measured_;
 };
 
 std::vector<std::string> name_list(const Options& options, std::string_view option) {
   return options.has(option) ? TableArrays::names_in(options.word(option)) : std::vector<std::string>();
+}
+
+std::vector<std::string> known_categories(const KnownColumns& known) {
+  std::vector<std::string> names;
+  if (known.kept)
+    for (const auto& [column, classes] : known.kept->classes) names.push_back(column);
+  return names;
 }
 
 MissingPolicy missing_policy(const Options& options) {
@@ -322,7 +417,8 @@ std::unique_ptr<Source> open_table(const OpenRequest& request) {
                                   .header_given = options.given("header"),
                                   .categories = name_list(options, "categories"),
                                   .numbers = name_list(options, "numbers"),
-                                  .drop = name_list(options, "drop")});
+                                  .drop = name_list(options, "drop"),
+                                  .known_categories = known_categories(request.known)});
   return TableArrays(request, file.path(), std::move(table), missing_policy(options)).make();
 }
 

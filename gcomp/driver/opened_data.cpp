@@ -103,6 +103,8 @@ struct DataPlan {
   const Model* model = nullptr;
   std::vector<std::string> deciding = {};       // deciding_arrays()
   std::optional<data::NumberNames> names = {};  // of the first source, by which all others are numbered
+  bool knows_columns = false;                   // whether `names` has those of a model or of a table before
+  bool trains = true;                           // DataRequest::trains
 };
 
 DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
@@ -111,8 +113,10 @@ DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> 
                 .training = data::parse_transforms(request.augment),
                 .evaluation = {},
                 .model = model,
-                .deciding = deciding_arrays(request)};
+                .deciding = deciding_arrays(request),
+                .trains = request.trains};
   if (!request.number_names.empty()) plan.names = data::parse_number_names(request.number_names);
+  plan.knows_columns = plan.names && !plan.names->columns.empty();
   for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
   plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
                                                  : data::parse_transforms(request.eval_augment, "--eval-augment");
@@ -126,7 +130,9 @@ struct OpenedSource {
 };
 
 OpenedSource open_source(const std::string& text, DataPlan& plan, OpenedData& opened) {
-  OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
+  data::KnownColumns known{.trains = plan.trains};
+  if (plan.knows_columns) known.kept = &plan.names->columns;
+  OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map), known), .arrays = {}};
   if (plan.names) one.source = data::numbered_as(std::move(one.source), *plan.names);
   else plan.names = data::number_names(*one.source);
   opened.number_names = data::text_of(*plan.names);
@@ -143,6 +149,15 @@ OpenedSource open_source(const std::string& text, DataPlan& plan, OpenedData& op
     opened.classes = one.source->class_names(i);
   if (opened.vocabulary.empty()) opened.vocabulary = one.source->vocabulary();
   return one;
+}
+
+/// Takes the means of the training rows (all, where there are none), once these are known; the columns of the first table are kept.
+void settle_columns(data::Source& source, std::span<const std::int64_t> rows, DataPlan& plan, OpenedData& opened) {
+  source.take_means(rows);
+  if (plan.knows_columns) return;
+  plan.names->columns = source.columns();
+  plan.knows_columns = !plan.names->columns.empty();
+  opened.number_names = data::text_of(*plan.names);
 }
 
 InputForm input_form(const data::ProgramForm& form, std::span<const data::MapEntry> arrays) {
@@ -183,6 +198,7 @@ void open_whole(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   std::vector<std::unique_ptr<Dataset>> parts;
   for (const std::string& text : request.data) {
     OpenedSource one = open_source(text, plan, opened);
+    settle_columns(*one.source, {}, plan, opened);
     if (parts.empty()) {
       plan.training = data::with_statistics(std::move(plan.training), *one.source);
       plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source);
@@ -211,6 +227,7 @@ data::SplitRows split_of(const DataRequest& request, const OpenedSource& one) {
 void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
   OpenedSource one = open_source(request.data[0], plan, opened);
   const auto rows = std::make_shared<data::SplitRows>(split_of(request, one));
+  settle_columns(*one.source, rows->first, plan, opened);
   plan.training = data::with_statistics(std::move(plan.training), *one.source, rows->first);
   plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source, rows->first);
   data::TransformSettings settings{.partners = std::ssize(rows->first),
@@ -301,6 +318,7 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
   open_whole(request, plan, opened);
   if (request.eval_data.empty()) return opened;
   OpenedData other;
+  plan.trains = false;
   opened.eval = transform(open_source(request.eval_data, plan, other), plan, plan.evaluation, {}, other);
   opened.notes.insert(opened.notes.end(), other.notes.begin(), other.notes.end());
   return opened;

@@ -29,8 +29,11 @@ struct DataRequest {
   /// The array of classes, each of which is split by that share; "" for rows of whatever class.
   std::string stratify = {};
   std::string sample = {};  ///< FitOptions::sample, which may read an array that nothing else reads
-  /// GraphOptions::number_names of the model: classes and tokens are counted so. Without it, as the first of `data` counts them.
+  /// GraphOptions::number_names of the model: classes and tokens are counted, and columns of tables taken so. Without it, as the
+  /// first of `data` has them.
   std::string number_names = {};
+  /// Whether the rows of `data` may give the means that stand for missing values, where the model has none.
+  bool trains = true;
 };
 
 struct OpenedData {
@@ -38,7 +41,7 @@ struct OpenedData {
   std::vector<std::string> notes;        ///< what was assumed or tolerated, a sentence each
   std::vector<std::string> classes;      ///< names of those that `label` counts; none where nothing names them
   std::string vocabulary;                ///< docs/generate.md; "" for none
-  std::string number_names;              ///< of both, as models keep them (data/number_names.h)
+  std::string number_names;              ///< of both, and of a table's columns, as models keep them (data/number_names.h)
   std::vector<InputForm> input_forms;    ///< what the program does with inputs, such as bytes of pixels
   std::string preprocessing;             ///< what was done to rows before, in the form of inference
 };

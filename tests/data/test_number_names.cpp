@@ -74,10 +74,16 @@ TEST_F(NumberNamesOf, TokensAreThoseOfTheOther) {
 TEST_F(NumberNamesOf, TextReadsBackAsItIs) {
   NumberNames names = number_names(*text("a.txt", "a\"\xc3\xa4\na\"\xc3\xa4\n"));
   names.classes["label"] = {"cat", "two words", "\xc3\xa9"};
+  names.columns = {
+      .source = "a.csv", .features = {"a", "b, c"}, .means = {{"a", 0.1}, {"b, c", -1e300}}, .classes = {{"city", {"", "Rom"}}}};
   const NumberNames read = parse_number_names(text_of(names));
   EXPECT_EQ(read.source, names.source);
   EXPECT_EQ(read.classes, names.classes);
   EXPECT_EQ(read.vocabulary, names.vocabulary);
+  EXPECT_EQ(read.columns, names.columns);
+  EXPECT_EQ(parse_columns(text_of(names.columns)), names.columns);
+  EXPECT_EQ(text_of(KeptColumns()), "");
+  expect_contains(error_of([] { parse_columns(R"({"features": 3})"); }), {"wanted lists of names and means by name"});
   EXPECT_EQ(text_of({.source = "x", .classes = {}, .vocabulary = {}}), "");
   expect_contains(error_of([] { parse_number_names("[1]"); }), {"names of numbers: "});
 }

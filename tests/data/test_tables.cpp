@@ -216,6 +216,77 @@ TEST_F(Tables, BadTablesAreRefusedByLineAndColumn) {
           model_of(3));
 }
 
+/// What a model keeps of a table of a and b, and tables that are read by it.
+class KnownTables : public Tables {
+ protected:
+  std::unique_ptr<Source> second(const std::string& text, const std::string& options = "", bool trains = false) const {
+    const KnownColumns known{.kept = &kept_, .trains = trains};
+    return open(parse_spec("csv:" + write(text) + (options.empty() ? "" : "," + options)), model_of(2), known);
+  }
+  void second_refused(const std::string& text, const std::string& options, std::initializer_list<const char*> parts) const {
+    expect_contains(error_of([&] { second(text, options); }), parts);
+  }
+  KeptColumns kept_{.source = "first.csv", .features = {"a", "b"}, .means = {{"a", 10}, {"b", 20}}};
+};
+
+TEST_F(Tables, FeaturesAndTheMeansOfTrainingRowsAreKept) {
+  const auto source = opened("b,name,a,label\n1,x,2,0\n,y,4,1\n5,z,,0\n9,z,8,1\n", "missing=mean,features='a,b'", model_of(2));
+  const std::vector<std::int64_t> rows{0, 1};
+  source->take_means(rows);
+  EXPECT_EQ(source->columns(), (KeptColumns{.source = source->source(), .features = {"a", "b"}, .means = {{"a", 3}, {"b", 1}}}));
+  EXPECT_EQ(numbers(*source, "x", 1), (std::vector<double>{4, 1}));
+  EXPECT_EQ(numbers(*source, "x", 2), (std::vector<double>{3, 5}));
+  EXPECT_EQ(numbers(*source, "x", 3), (std::vector<double>{8, 9}));
+  const auto all = opened("a,b,label\n1,2,0\n3,4,1\n", "", model_of(2));  // nothing is missing here; elsewhere something may be
+  all->take_means({});
+  EXPECT_EQ(all->columns().means, (std::map<std::string, double>{{"a", 2}, {"b", 3}}));
+  const auto lacking = opened("a,b,label\n1,2,0\n,4,1\n", "missing=mean", model_of(2));
+  const std::vector<std::int64_t> last{1};
+  expect_contains(error_of([&] { lacking->take_means(last); }), {"column 'a'", "no value", "trained on"});
+  EXPECT_TRUE(opened("1.5,2,0\n3,4,1\n", "header=false,label=c2", model_of(2))->columns().features.empty());
+}
+
+TEST_F(KnownTables, FeaturesAreTakenByName) {
+  const auto source = second("label,b,other,a\n0,1,7,2\n1,3,8,4\n");
+  EXPECT_EQ(numbers(*source, "x", 0), (std::vector<double>{2, 1}));
+  EXPECT_EQ(numbers(*source, "x", 1), (std::vector<double>{4, 3}));
+  ASSERT_EQ(source->notes().size(), 2u);
+  expect_contains(source->notes()[0], {"t.csv'", "another order than 'first.csv'", "by name"});
+  expect_contains(source->notes()[1], {"'other' is no feature of 'first.csv'"});
+  EXPECT_TRUE(second("a,b,label\n1,2,0\n")->notes().empty());
+  second_refused("a,c,label\n1,2,0\n", "", {"no column 'b'", "one of the 2 features of 'first.csv'", "'a' and 'b'", "features="});
+}
+
+TEST_F(KnownTables, OthersMayStandForThemByPlace) {
+  EXPECT_EQ(numbers(*second("b,c,label\n1,2,0\n", "features='c,b'"), "x", 0), (std::vector<double>{2, 1}));
+  EXPECT_EQ(numbers(*second("b,a,label\n1,2,0\n", "features='b,a'"), "x", 0), (std::vector<double>{2, 1}));  // by name
+  EXPECT_EQ(numbers(*second("b,c,label\n1,,0\n", "features='c,b',missing=mean"), "x", 0), (std::vector<double>{10, 1}));
+  second_refused("b,c,label\n1,2,0\n", "features='b,c'", {"'b' as number 1", "'a' and 'b'", "in their places"});
+  second_refused("b,c,label\n1,2,0\n", "features='c'", {"given 1 column", "the 2 of 'first.csv'"});
+}
+
+TEST_F(KnownTables, WhatIsMissingIsTheMeanOfTheTraining) {
+  EXPECT_EQ(numbers(*second("a,b,label\n1,,0\n,3,0\n", "missing=mean"), "x", 0), (std::vector<double>{1, 20}));
+  EXPECT_EQ(numbers(*second("a,b,label\n1,,0\n,3,0\n", "missing=mean"), "x", 1), (std::vector<double>{10, 3}));
+  kept_.means.erase("b");
+  second_refused("a,b,label\n1,,0\n,3,0\n", "missing=mean", {"line 2, column 'b'", "not known", "missing=zero"});
+  EXPECT_EQ(numbers(*second("a,b,label\n1,,0\n1,4,0\n", "missing=mean", true), "x", 0), (std::vector<double>{1, 4}));
+}
+
+TEST_F(KnownTables, TextIsNumberedAsThere) {
+  const std::vector<WantedArray> model{{.name = "city", .dtype = DType::i64, .row = Shape{}}, {.name = "label", .input = false}};
+  const auto first = opened("city,label\nRom,0\nBonn,1\nWien,1\n", "", model);
+  EXPECT_EQ(column(*first, "city"), (Integers{1, 0, 2}));
+  KeptColumns kept = first->columns();
+  kept.source = "first.csv";
+  EXPECT_EQ(kept.classes, (std::map<std::string, std::vector<std::string>>{{"city", {"Bonn", "Rom", "Wien"}}}));
+  const KnownColumns known{.kept = &kept, .trains = false};
+  const auto part = open(parse_spec(write("city,label\nWien,0\nRom,1\n")), model, known);
+  EXPECT_EQ(column(*part, "city"), (Integers{2, 1}));
+  expect_contains(error_of([&] { open(parse_spec(write("city,label\nOslo,0\n")), model, known); }),
+                  {"column 'city'", "'Oslo' is none of the 3 classes", "'first.csv'", "'Bonn', 'Rom' and 'Wien'"});
+}
+
 TEST_F(Tables, RecognisedByNameOrContent) {
   EXPECT_EQ(parse_spec(write("a\n1\n")).format->definition.name, "csv");
   EXPECT_EQ(parse_spec(write("a\tb\n1\t2\n", "t.tsv")).format->definition.name, "tsv");

@@ -55,7 +55,9 @@ Evaluation evaluate_artifact(const EvalFlags& flags, const Console& console) {
   console.say("device: " + trainer.device());
   const std::vector<data::WantedArray> wanted = driver::wanted_for_evaluation(trainer);
   return naming_data(flags, [&] {
-    const driver::OpenedData data = driver::open_data(flags.data.request, trainer, wanted);
+    driver::DataRequest request = flags.data.request;
+    request.trains = false;
+    const driver::OpenedData data = driver::open_data(request, trainer, wanted);
     say_notes(console, data, wanted);
     Evaluation evaluation = driver::evaluate(trainer, *data.train, static_cast<int>(flags.workers.value_or(-1)));
     report_left_out(console, evaluation, data.train->rows());
@@ -84,6 +86,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   const std::vector<data::WantedArray> wanted = driver::wanted_arrays(model, options.loss, options.metrics);
   return naming_data(flags, [&] {
     driver::DataRequest request = flags.data.request;
+    request.trains = false;
     request.number_names = driver::number_names_of_run(std::filesystem::path(flags.model).parent_path());
     const driver::OpenedData data = driver::open_data(request, wanted, &model);
     say_notes(console, data, wanted);

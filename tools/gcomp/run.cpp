@@ -41,7 +41,7 @@ bool reads_data(const RunFlags& flags) {
 }
 
 driver::DataRequest data_request(const RunFlags& flags) {
-  return {.data = {flags.inputs}, .eval_data = {}, .map = flags.map, .augment = flags.augment};
+  return {.data = {flags.inputs}, .eval_data = {}, .map = flags.map, .augment = flags.augment, .trains = false};
 }
 
 /// What the run writes, none of it a file that it reads, in a folder that can be written to.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/number_names.h"
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
@@ -81,6 +82,8 @@ void TrainingRun::keep_names() const {
   };
   write("vocab.json", data_.vocabulary);
   write("classes.json", data_.classes.empty() ? "" : nlohmann::json(data_.classes).dump(2, ' ', false, kReplace) + "\n");
+  const bool has_names = !data_.number_names.empty();
+  write("columns.json", has_names ? data::text_of(data::parse_number_names(data_.number_names).columns) : "");
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {

@@ -28,9 +28,9 @@ constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints",
 constexpr std::string_view kConfigName = "config.json", kMetricsName = "metrics.jsonl";
 
 /// Who starts the run keeps there what numbers of its data stand for, before it begins.
-constexpr std::string_view kVocabularyName = "vocab.json", kClassesName = "classes.json";
-constexpr std::uintmax_t kMostNames = std::uintmax_t{1} << 28;  // bytes of either
-bool is_of_data(const std::string& name) { return name == kVocabularyName || name == kClassesName; }
+constexpr std::string_view kVocabularyName = "vocab.json", kClassesName = "classes.json", kColumnsName = "columns.json";
+constexpr std::uintmax_t kMostNames = std::uintmax_t{1} << 28;  // bytes of each
+bool is_of_data(const std::string& name) { return name == kVocabularyName || name == kClassesName || name == kColumnsName; }
 
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
@@ -273,6 +273,9 @@ std::string driver::number_names_of_run(const fs::path& folder) {
     } catch (const nlohmann::json::exception& error) {
       throw UserError(concat("'", (folder / kClassesName).string(), "': wanted a list of names: ", error.what()));
     }
+  if (const std::string columns = text_in(kColumnsName); !columns.empty()) try {
+      names.columns = data::parse_columns(columns);
+    } catch (const UserError& error) { throw UserError(concat("'", (folder / kColumnsName).string(), "': ", error.what())); }
   return data::text_of(names);
 }
 

@@ -84,7 +84,8 @@ std::string name_in_run(const std::filesystem::path& folder, const std::filesyst
 void protect_from_run(const std::filesystem::path& folder, std::string_view role, const std::filesystem::path& path);
 
 /// What numbers of a run's data stand for, as GraphOptions::number_names has it: from what lies beside the run's models,
-/// classes.json (a list) and vocab.json, where `folder` is a run's; "" where nothing does. Throws UserError naming the file.
+/// classes.json (a list), vocab.json and columns.json (data::text_of(KeptColumns)), where `folder` is a run's; "" where nothing
+/// does. Throws UserError naming the file.
 std::string number_names_of_run(const std::filesystem::path& folder);
 
 /// What config.json holds of a program that gave no other: its FitOptions.
