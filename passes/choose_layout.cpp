@@ -178,8 +178,7 @@ bool choose_layout(Graph& graph) {
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) { return is_convolution(*node); }))
     return false;
   const bool moved = rewrite(graph, move) > 0;
-  graph.remove_dead();
-  return moved;
+  return graph.remove_dead() > 0 || moved;
 }
 
 }  // namespace gcomp::passes

@@ -34,7 +34,9 @@ using F = Form;
 
 bool run_match_attention(PassContext& c) {
   const auto& legal = c.options.target.legal_composite;
-  return legal && match_attention(c.graph, legal) > 0;
+  if (!legal) return false;
+  const std::size_t before = c.graph.nodes().size();
+  return match_attention(c.graph, legal) > 0 || c.graph.nodes().size() != before;  // it drops what nothing needs
 }
 
 bool in_shards(const PassContext& c) { return c.training->optimizer && c.training->shards > 1; }

@@ -22,6 +22,13 @@
 
 namespace gcomp::runtime {
 
+/// Bytes of a device's memory.
+struct HeldBytes {
+  std::int64_t arena = 0;  ///< 0 where it lies in that of a program which was loaded before
+  std::int64_t constants = 0, inputs_and_outputs = 0;
+  std::int64_t workspace = 0;  ///< of library calls, and what kernels report in
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -90,6 +97,9 @@ class Executable {
   /// From now on each run() adds the time of each step to the entry of its index. An empty span, as at the start, turns that off.
   /// The memory stays the caller's.
   virtual void time_steps(std::span<std::int64_t> nanoseconds) = 0;
+
+  /// What it holds of the device's memory beside its states, known since it was loaded.
+  virtual HeldBytes held_bytes() const = 0;
 
   /// The compiled kernels, for an artifact that must load without a compiler.
   virtual std::span<const std::byte> kernel_binary() const = 0;

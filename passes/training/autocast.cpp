@@ -46,8 +46,7 @@ class Autocast {
       if (!made) made = shown(output);
       output = made;
     }
-    graph_.remove_dead();
-    return changed_;
+    return graph_.remove_dead() > 0 || changed_;
   }
 
  private:

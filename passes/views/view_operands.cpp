@@ -234,8 +234,7 @@ bool view_operands(Graph& graph, const TargetInfo& target) {
   if (!target.legal_composite && !target.takes_view) return false;
   Viewer viewer(graph, target);
   const bool any = rewrite(graph, [&](Node& node, Builder& b) { return viewer.rewrite(node, b); }) > 0;
-  graph.remove_dead();
-  return any;
+  return graph.remove_dead() > 0 || any;
 }
 
 }  // namespace gcomp::passes

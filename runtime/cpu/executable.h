@@ -46,6 +46,9 @@ class CpuExecutable final : public Executable, private BesideWork {
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
   std::span<const std::byte> input_of_run(std::size_t index, int age) override;
   void time_steps(std::span<std::int64_t> nanoseconds) override;
+  HeldBytes held_bytes() const override {
+    return {arena_.bytes(), constants_.bytes(), io_.bytes() + whole_batch_.bytes(), scratch_.bytes() + faults_.bytes()};
+  }
   std::span<const std::byte> kernel_binary() const override;
 
  private:

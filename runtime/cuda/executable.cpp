@@ -37,6 +37,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   MemoryNeeds needs = memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p));
   if (shared_arena(*session_, p.arena_bytes, lane)) needs.arena = 0;
   require_memory(*session_->context, p, needs);
+  held_ = {needs.arena, needs.constants, needs.io, needs.workspace + needs.tables};
   states->bind(p);
   memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes(), lane);
   input_ranges_ = ranges_of(p.inputs);

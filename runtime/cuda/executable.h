@@ -44,6 +44,7 @@ class CudaExecutable final : public Executable {
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
   std::span<const std::byte> input_of_run(std::size_t index, int age) override;
   void time_steps(std::span<std::int64_t> nanoseconds) override;
+  HeldBytes held_bytes() const override { return held_; }
   std::span<const std::byte> kernel_binary() const override { return kernels_.binary(); }
 
  private:
@@ -108,6 +109,7 @@ class CudaExecutable final : public Executable {
   ProductPlan products_;
   KernelSet kernels_;
   std::unique_ptr<ProgramMemory> memory_;
+  HeldBytes held_;
   std::vector<Range> input_ranges_, output_ranges_;
   Lane lane_;
   BesidePlan plan_;                             // by steps

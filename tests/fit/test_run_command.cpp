@@ -361,6 +361,23 @@ TEST_F(RunCommand, APlanRunsNothing) {
     EXPECT_NE(plan.output.find(part), std::string::npos) << plan.output;
   EXPECT_FALSE(fs::exists(run_));
   EXPECT_FALSE(fs::exists(folder_ / "t.onnx"));
+  const auto memory = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"--epochs", "3", "--plan-only", "--json", "--out", folder_ / "t.onnx"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return nlohmann::json::parse(train(arguments).output).at("plan").at("memory");
+  };
+  // With micro-batches the gradients are states, and a micro-batch's activations are a part of the batch's.
+  const nlohmann::json whole = memory({}), in_parts = memory({"--micro-batches", "4"});
+  EXPECT_GT(in_parts.at("states"), whole.at("states"));
+  EXPECT_LT(in_parts.at("arena"), whole.at("arena"));
+  EXPECT_GT(in_parts.at("arena"), 0);
+  for (const nlohmann::json& one : {whole, in_parts}) {
+    std::int64_t sum = 0;
+    for (const char* part : {"states", "arena", "constants", "inputs_and_outputs", "workspace"})
+      sum += one.at(part).get<std::int64_t>();
+    EXPECT_EQ(one.at("total"), sum);
+    EXPECT_GT(one.at("workspace"), 0) << "products on the CPU pack their operands";
+  }
   EXPECT_NE(train({"--epochs", "3", "--schedule", "step", "--plan-only", "--out", folder_ / "t.onnx"}).exit_code, 0);
 }
 

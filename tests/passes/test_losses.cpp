@@ -218,6 +218,17 @@ TEST(Metrics, AreScikitLearns) {
   EXPECT_EQ(measured("confusion(logits, label)"), recorded.at("confusion"));
 }
 
+TEST(Metrics, AucOfAScoreThatIsNaNIsNaN) {
+  const MetricSpec auc = parse_metric("auc(probs, yes)");
+  const Tensor right = Tensor::of(DType::f64, {4, 1}, {0, 1, 0, 1});
+  EXPECT_EQ(metric_value(auc, std::vector{Tensor::of(DType::f64, {4, 1}, {1, 2, 3, 4}), right}).at(0), 0.75);
+  for (const int at : {0, 1, 3}) {
+    std::vector<double> scores{1, 2, 3, 4};
+    scores[static_cast<std::size_t>(at)] = std::nan("");
+    EXPECT_TRUE(std::isnan(metric_value(auc, std::vector{Tensor::of(DType::f64, {4, 1}, scores), right}).at(0))) << at;
+  }
+}
+
 TEST(Metrics, EachOptionOfEachIsRecorded) {
   std::vector<std::string> texts = texts_of(arrays_of("metrics.npz").at("texts"));
   for (const Definition* definition : metric_definitions()) {

@@ -45,16 +45,23 @@ std::vector<std::string> drawn_schedule(const FitPlan& plan) {
 }  // namespace
 
 void TrainingRun::report_plan(const FitPlan& plan) {
-  const runtime::Executable& step = driver::step_of(*trainer_);
-  const runtime::Program& program = step.program();
-  const std::int64_t io = program.io_bytes * step.runs_in_flight();
-  const std::int64_t total = program.state_bytes + program.arena_bytes + program.constant_bytes + io;
+  runtime::HeldBytes held;
+  for (const runtime::Executable* program : driver::step_programs_of(*trainer_).all()) {
+    const runtime::HeldBytes own = program->held_bytes();
+    held.arena += own.arena;
+    held.constants += own.constants;
+    held.inputs_and_outputs += own.inputs_and_outputs;
+    held.workspace += own.workspace;
+  }
+  const std::int64_t states = driver::step_of(*trainer_).states().bytes();
+  const std::int64_t total = states + held.arena + held.constants + held.inputs_and_outputs + held.workspace;
   console_.result(concat("plan: ", grouped(plan.steps), plan.steps == 1 ? " step" : " steps", " of ", plan.batch, " rows, ",
                          plan.steps_per_epoch, " an epoch",
                          plan.done > 0 ? concat(", ", grouped(plan.done), " of them done") : ""));
-  console_.result(concat("memory of a step: ", bytes_text(total), ": parameters and other states ", bytes_text(program.state_bytes),
-                         ", activations and workspace ", bytes_text(program.arena_bytes), ", constants ",
-                         bytes_text(program.constant_bytes), ", inputs and outputs ", bytes_text(io)));
+  console_.result(concat("memory of a step: ", bytes_text(total), ": parameters and other states ", bytes_text(states),
+                         ", activations and gradients ", bytes_text(held.arena), ", constants ", bytes_text(held.constants),
+                         ", inputs and outputs ", bytes_text(held.inputs_and_outputs), ", workspace of library calls ",
+                         bytes_text(held.workspace)));
   console_.result(concat("learning rate: ", plan.schedule.empty() ? "constant" : plan.schedule,
                          flags_.warmup_steps > 0 ? concat(" after ", flags_.warmup_steps, " steps of warm-up") : ""));
   for (const std::string& line : drawn_schedule(plan)) console_.result(line);
@@ -67,10 +74,11 @@ void TrainingRun::report_plan(const FitPlan& plan) {
                           {"first_rate", plan.rate(plan.position.steps)},
                           {"last_rate", plan.rate(plan.end() - 1)},
                           {"memory",
-                           {{"states", program.state_bytes},
-                            {"arena", program.arena_bytes},
-                            {"constants", program.constant_bytes},
-                            {"inputs_and_outputs", io},
+                           {{"states", states},
+                            {"arena", held.arena},
+                            {"constants", held.constants},
+                            {"inputs_and_outputs", held.inputs_and_outputs},
+                            {"workspace", held.workspace},
                             {"total", total}}}}}});
 }
 

@@ -49,6 +49,10 @@ void read_bound(std::string_view text, std::optional<double>& value) {
   read(text, number);
   value = static_cast<double>(number);
 }
+void read_alignment(std::string_view text, std::int64_t& value) {
+  read(text, value);
+  if (value < 1 || (value & (value - 1)) != 0) misuse(concat("found ", value, ", wanted a power of two"));
+}
 /// Of any decay.
 void read_average(std::string_view text, std::optional<double>& value) {
   bool averages = false;
@@ -94,7 +98,8 @@ constexpr Option kOptions[] = {
     {"fuse_epilogues", "max_cost", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_cost); }},
     {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.pipeline.autocast->low); }},
     {"recompute", "most_memory", [](Settings& s, std::string_view text) { read(text, s.pipeline.most_memory.emplace()); }},
-    {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.buffer_alignment); }},
+    {"plan_memory", "alignment",
+     [](Settings& s, std::string_view text) { read_alignment(text, s.pipeline.target.buffer_alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"chunk_loss", "chunks", [](Settings& s, std::string_view text) { read(text, s.loss_chunks); }},
     {"scale_loss", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},

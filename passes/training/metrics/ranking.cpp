@@ -1,6 +1,8 @@
 // The area under the ROC curve, which needs all scores at once. scikit-learn's definition (roc_auc_score), of several classes one
 // against the rest.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -35,8 +37,11 @@ std::vector<Var> rows_of(const MetricCall& c) {
   return {c.b.slice_axis(scores, 1, 1, 1), c.b.slice_axis(right, 1, 1, 1)};
 }
 
-/// How often a yes has the larger score, of all pairs of a yes and a no; ties count one half.
+/// How often a yes has the larger score, of all pairs of a yes and a no; ties count one half. NaN where a score is, which has no
+/// place among the others.
 double area(const std::vector<std::pair<double, bool>>& unsorted) {
+  if (std::ranges::any_of(unsorted, [](const auto& row) { return std::isnan(row.first); }))
+    return std::numeric_limits<double>::quiet_NaN();
   std::vector<std::pair<double, bool>> all = unsorted;
   std::ranges::sort(all);
   double ranks = 0, yes = 0;
