@@ -1,6 +1,7 @@
 // Definitions for the kernels of the CPU target: embedded into gcomp, put before every kernel, compiled by the system's compiler.
 // No includes, so that a file of kernels compiles fast. Functions of f32 are free of branches and calls so that loops over them
-// become vector code; their error is at most 4 units in the last place, with infinities, NaN and subnormal numbers as IEEE says.
+// become vector code; their error is at most 4 units in the last place, with infinities, NaN and (but in updates of moments,
+// runtime/cpu/subnormals.h) subnormal numbers as IEEE says.
 
 #define gc_infinity32 __builtin_inff()
 #define gc_infinity64 __builtin_inf()

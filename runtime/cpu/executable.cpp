@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "ir/base/error.h"
@@ -41,6 +42,7 @@ CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> st
   io_ = MemoryBlock(this->program().io_bytes, "the inputs and outputs of program '" + this->program().name + "'");
   faults_ = MemoryBlock(pool_->size() * kCacheLine, "fault flags");
   place_buffers(*states);
+  find_moments();
   if (shards > 1) place_batch();
   prepare_steps();
 }
@@ -81,6 +83,15 @@ void CpuExecutable::place_batch() {
   whole_batch_ = MemoryBlock(bytes, "the inputs of a batch for program '" + program().name + "'");
 }
 
+void CpuExecutable::find_moments() {
+  const StateBuffers held(program());
+  std::set<const Buffer*> moments;
+  for (const State& state : program().states)
+    if (state.role == StateRole::optimizer) moments.insert(&program().buffers[static_cast<std::size_t>(state.buffer)]);
+  for (const Buffer& buffer : program().buffers)
+    moments_.push_back(buffer.space == Space::state && moments.contains(held.holder(buffer)));
+}
+
 /// Kernels and library calls know one place of each input.
 void CpuExecutable::take_shard(int shard) {
   for (std::size_t i = 0; i < program().inputs.size(); ++i) {
@@ -110,7 +121,10 @@ CpuExecutable::PreparedLaunch CpuExecutable::prepare(const KernelLaunch& launch)
     const std::int64_t first = prepared.tasks;
     prepared.tasks += segment.tasks;
     segments_.push_back({pointers_.size(), static_cast<long>(segment.extent), first, prepared.tasks});
-    for (const int buffer : segment.buffers) pointers_.push_back(address(buffer));
+    for (const int buffer : segment.buffers) {
+      pointers_.push_back(address(buffer));
+      prepared.updates |= moments_[static_cast<std::size_t>(buffer)] != 0;
+    }
   }
   prepared.last_segment = segments_.size();
   return prepared;
@@ -154,16 +168,24 @@ CpuExecutable::PreparedStep CpuExecutable::prepare_step(std::size_t step) {
   return std::visit([this](const auto& one) -> PreparedStep { return prepare(one); }, program().steps[step]);
 }
 
+void CpuExecutable::run_tasks(const PreparedLaunch& prepared, std::int64_t first, std::int64_t last, int* fault) const {
+  for (std::size_t i = prepared.first_segment; i < prepared.last_segment; ++i) {
+    const PreparedSegment& segment = segments_[i];
+    const std::int64_t begin = std::max(first, segment.first_task), end = std::min(last, segment.last_task);
+    if (begin >= end) continue;
+    prepared.function(pointers_.data() + segment.buffers, segment.extent, static_cast<long>(begin - segment.first_task),
+                      static_cast<long>(end - segment.first_task), fault);
+  }
+}
+
+/// Moments decay to numbers below the normal ones where no gradient comes any more, and stay there: to an update they are zeros, as
+/// to library calls. The functions of other kernels have their values everywhere.
 void CpuExecutable::run_launch(const PreparedLaunch& prepared) {
   pool_->run(prepared.tasks, [&](std::int64_t first, std::int64_t last, int thread) {
     int* fault = reinterpret_cast<int*>(faults_.data() + thread * kCacheLine);
-    for (std::size_t i = prepared.first_segment; i < prepared.last_segment; ++i) {
-      const PreparedSegment& segment = segments_[i];
-      const std::int64_t begin = std::max(first, segment.first_task), end = std::min(last, segment.last_task);
-      if (begin >= end) continue;
-      prepared.function(pointers_.data() + segment.buffers, segment.extent, static_cast<long>(begin - segment.first_task),
-                        static_cast<long>(end - segment.first_task), fault);
-    }
+    if (prepared.updates) return run_tasks(prepared, first, last, fault);
+    const SubnormalsKept kept;
+    run_tasks(prepared, first, last, fault);
   });
   if (prepared.launch->fault != 0) check_faults(*prepared.launch);
 }

@@ -63,6 +63,7 @@ class CpuExecutable final : public Executable, private BesideWork {
     std::size_t first_segment = 0, last_segment = 0;
     std::int64_t tasks = 0;
     const KernelLaunch* launch = nullptr;
+    bool updates = false;  // what an optimizer keeps
   };
   using PreparedStep = std::variant<PreparedLaunch, std::unique_ptr<LibraryCall>>;
   /// Memory of a batch, and the steps that read it there: kernels and library calls know one place of each buffer. Shards are
@@ -93,8 +94,10 @@ class CpuExecutable final : public Executable, private BesideWork {
   void run_steps(bool last_shard);
   void run_step(const PreparedStep& step);
   void run_launch(const PreparedLaunch& prepared);
+  void run_tasks(const PreparedLaunch& prepared, std::int64_t first, std::int64_t last, int* fault) const;
   void check_faults(const KernelLaunch& launch);
   std::byte* address(int buffer) const;
+  void find_moments();
 
   std::unique_ptr<KernelLibrary> kernels_;
   std::shared_ptr<ThreadPool> pool_;
@@ -109,6 +112,7 @@ class CpuExecutable final : public Executable, private BesideWork {
   MemoryBlock whole_batch_;                  // inputs of all shards, where there are several
   std::vector<std::int64_t> batch_offsets_;  // of each input
   std::vector<std::byte*> addresses_;        // of each buffer
+  std::vector<char> moments_;                // of each buffer, whether it is a state of an optimizer
   std::vector<void*> pointers_;
   std::vector<PreparedSegment> segments_;
   std::vector<PreparedStep> steps_;

@@ -98,6 +98,7 @@ void ThreadPool::dispatch(std::int64_t tasks, std::int64_t least, Function funct
 }
 
 void ThreadPool::work(int thread) {
+  const SubnormalsAsZeros zeros;
   std::uint32_t seen = round_.load(std::memory_order_acquire);
   count_down(unfinished_, 1);
   while (true) {

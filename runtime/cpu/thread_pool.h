@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/cpu/subnormals.h"
+
 namespace gcomp::runtime::cpu {
 
 /// Processors that this process may use.
@@ -26,11 +28,13 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(first, last, thread) for ranges that make up [0, tasks), and returns when all are done. `thread` is in [0, size());
-  /// calls with the same thread follow each other. Portions are at least `least` tasks, which are more where each costs something
+  /// calls with the same thread follow each other, with
+  /// subnormal numbers as zeros (subnormals.h). Portions are at least `least` tasks, which are more where each costs something
   /// by itself. The body must not throw, and must not call run() of the same pool. No allocation.
   template <class Body>
   void run(std::int64_t tasks, Body&& body, std::int64_t least = 1) {
     if (tasks <= 0) return;
+    const SubnormalsAsZeros zeros;
     if (tasks == 1 || workers_.empty()) {
       body(std::int64_t{0}, tasks, 0);
       return;

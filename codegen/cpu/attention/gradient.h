@@ -125,6 +125,7 @@ template <long W, long kQueries, long kStep, class Element, class Mask, class Ke
 static void backward(const sizes& s, const Element* q, const Element* k, const Element* v, const Element* dy, const float* top,
                      const float* sum, const float* delta, const Mask* mask, const Kept* kept, Element* dq, Element* dk,
                      Element* dv, long first, long last) {
+  const subnormals_as_zeros zeros;
   key_rows<W> t;
   typename operands_of<W, Element>::of_gradients operands;
   constexpr bool kOwnTurn = kQueries == 0;

@@ -41,6 +41,22 @@ GC_INLINE gc_register gc_fused(gc_register a, gc_register b, gc_register c) {
 
 namespace gc_attention {
 
+// While it lives, numbers below 2^-126 are zeros, as they are to products (runtime/cpu/subnormals.h).
+struct subnormals_as_zeros {
+#if defined(__x86_64__)
+  unsigned before;
+  [[gnu::always_inline]] subnormals_as_zeros() {
+    asm volatile("stmxcsr %0" : "=m"(before) : : "memory");
+    const unsigned now = before | 0x8040;
+    asm volatile("ldmxcsr %0" : : "m"(now) : "memory");
+  }
+  [[gnu::always_inline]] ~subnormals_as_zeros() { asm volatile("ldmxcsr %0" : : "m"(before) : "memory"); }
+#else
+  subnormals_as_zeros() {}
+  ~subnormals_as_zeros() {}
+#endif
+};
+
 struct no_mask {};
 typedef float unaligned __attribute__((vector_size(GC_REGISTER_BYTES), aligned(4), may_alias));
 
@@ -368,6 +384,7 @@ static void soften(const place& p, query_rows<W>& t) {
 template <long W, long kStep, class Element, class Mask, class Kept>
 static void forward(const sizes& s, const Element* q, const Element* k, const Element* v, const Mask* mask, const Kept* kept,
                     Element* y, float* top, float* sum, long first, long last) {
+  const subnormals_as_zeros zeros;
   const long tiles = (s.queries + kTile - 1) / kTile;
   query_rows<W> t;
   typename operands_of<W, Element>::of_result operands;
