@@ -13,10 +13,28 @@ struct Value;
 class Builder;
 }  // namespace ir
 
-/// Lives as long as the run of the definition that it was made in.
+/// What builds the model that a Var is of.
+class BuilderOf {
+ public:
+  BuilderOf() = default;
+  BuilderOf(ir::Builder* builder, std::uint64_t run) : builder_(builder), run_(run) {}
+
+  /// Throw UserError where there is none, or none any more.
+  ir::Builder& operator*() const;
+  ir::Builder* operator->() const { return &**this; }
+  bool operator==(const ir::Builder* builder) const { return builder_ == builder; }
+  /// The run of the definition, ir/definition_run.h in the source tree.
+  std::uint64_t run() const { return run_; }
+
+ private:
+  ir::Builder* builder_ = nullptr;
+  std::uint64_t run_ = 0;
+};
+
+/// Lives as long as the run of the definition that it was made in: what uses it later, or in another model, throws UserError.
 struct Var {
   ir::Value* value = nullptr;
-  ir::Builder* builder = nullptr;
+  BuilderOf builder = {};
 
   explicit operator bool() const { return value != nullptr; }
   const TensorType& type() const;

@@ -22,17 +22,31 @@ std::vector<std::int64_t> iota_axes(std::int64_t count, std::int64_t first = 0) 
 Var OpDef::operator()(Var x) const { return x.builder->apply(*this, {x}); }
 Var OpDef::operator()(Var x, Var y) const { return x.builder->apply(*this, {x, y}); }
 
-Var Builder::apply(const OpDef& op, std::vector<Var> operands, Attributes attributes, std::string name) {
+void Builder::require_own(std::string_view where, Var value) const {
+  if (!value || value.builder.run() == run_) return;
+  const TensorType& type = value.type();  // which throws where its model is no more
+  throw UserError(gcomp::concat(origin_.empty() ? "" : gcomp::concat("node '", origin_, "': "), where, "%", value.value->name, ", ",
+                                to_string(type),
+                                ", is a Var of another model, whose definition runs too; wanted one of this model"));
+}
+
+std::vector<Value*> Builder::values_of(const OpDef& op, const std::vector<Var>& operands) const {
   std::vector<Value*> values;
-  for (const Var& operand : operands) values.push_back(operand.value);
-  return wrap(graph_->append(op, std::move(values), std::move(attributes), origin_, {std::move(name)})->result());
+  values.reserve(operands.size());
+  for (const Var& operand : operands) {
+    if (operand && operand.builder.run() != run_) require_own(gcomp::concat("op '", op.name, "': "), operand);
+    values.push_back(operand.value);
+  }
+  return values;
+}
+
+Var Builder::apply(const OpDef& op, std::vector<Var> operands, Attributes attributes, std::string name) {
+  return wrap(graph_->append(op, values_of(op, operands), std::move(attributes), origin_, {std::move(name)})->result());
 }
 
 std::vector<Var> Builder::apply_many(const OpDef& op, std::vector<Var> operands, Attributes attributes) {
-  std::vector<Value*> values;
-  for (const Var& operand : operands) values.push_back(operand.value);
   std::vector<Var> results;
-  for (Value* result : graph_->append(op, std::move(values), std::move(attributes), origin_)->results)
+  for (Value* result : graph_->append(op, values_of(op, operands), std::move(attributes), origin_)->results)
     results.push_back(wrap(result));
   return results;
 }
@@ -136,7 +150,9 @@ Var Builder::iota(TensorType type, std::int64_t axis) {
 }
 Var Builder::cast(Var x, DType to) { return x.dtype() == to ? x : apply(ops::kCast, {x}, {{"to", to}}); }
 Var Builder::select(Var condition, Var a, Var b) { return apply(ops::kSelect, {condition, a, b}); }
-void Builder::update(Value* state, Var value) { graph_->append(ops::kUpdate, {state, value.value}, {}, origin_); }
+void Builder::update(Value* state, Var value) {
+  graph_->append(ops::kUpdate, values_of(ops::kUpdate, {wrap(state), value}), {}, origin_);
+}
 
 void GradientContext::set_attributes(Attributes attributes) { attributes_ = without_views(std::move(attributes)); }
 

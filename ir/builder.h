@@ -4,8 +4,10 @@
 // of the other operand.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gcomp/var.h"
@@ -17,13 +19,17 @@ using gcomp::Var;
 
 class Builder {
  public:
-  explicit Builder(Graph& graph, SharedText origin = {}) : graph_(&graph), origin_(std::move(origin)) {}
+  /// `run`: of what the user wrote in C++ that makes Vars by this builder (ir/definition_run.h).
+  explicit Builder(Graph& graph, SharedText origin = {}, std::uint64_t run = 0)
+      : graph_(&graph), origin_(std::move(origin)), run_(run) {}
 
   Graph& graph() { return *graph_; }
   const std::string& origin() const { return origin_; }
   void set_origin(SharedText origin) { origin_ = std::move(origin); }
 
-  Var wrap(Value* value) { return {value, this}; }
+  Var wrap(Value* value) { return {value, {this, run_}}; }
+  /// Throws UserError, beginning with `where`, for a Var of another model.
+  void require_own(std::string_view where, Var value) const;
   Var input(TensorType type, std::string name, Role role = Role::array) {
     return wrap(graph_->add_input(std::move(type), std::move(name), role));
   }
@@ -68,8 +74,11 @@ class Builder {
   void update(Value* state, Var value);
 
  private:
+  std::vector<Value*> values_of(const OpDef& op, const std::vector<Var>& operands) const;
+
   Graph* graph_;
   SharedText origin_;
+  std::uint64_t run_;
 };
 
 /// What a gradient rule sees of one node.

@@ -5,13 +5,21 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/builder.h"
+#include "ir/definition_run.h"
 #include "ir/ops/table.h"
 #include "ir/text/parse.h"
 
 namespace gcomp {
 
+ir::Builder& BuilderOf::operator*() const {
+  check_user(builder_ != nullptr, "an operand is a Var that stands for no value");
+  ir::require_running(run_);
+  return *builder_;
+}
+
 const TensorType& Var::type() const {
   check_user(value != nullptr, "an operand is a Var that stands for no value");
+  ir::require_running(builder.run());
   return value->type;
 }
 

@@ -57,6 +57,8 @@ void Layers::output(const std::string& name, Var value) {
   check_user(std::ranges::find(impl_.inputs, name, &ValueInfo::name) == impl_.inputs.end() &&
                  std::ranges::find(impl_.model.parameters, name, &Parameter::name) == impl_.model.parameters.end(),
              "the model's output '", name, "' has the name of an input or a parameter");
+  check_user(static_cast<bool>(value), "output '", name, "' is a Var that stands for no value");
+  impl_.builder.require_own(concat("output '", name, "': "), value);
   // An output is a value of its own: not an input, a state or another output.
   const std::vector<ir::Value*>& outputs = impl_.model.graph.outputs();
   const bool own = value.value->producer && std::ranges::find(outputs, value.value) == outputs.end();

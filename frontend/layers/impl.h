@@ -14,16 +14,18 @@
 #include "ir/base/error.h"
 #include "ir/base/shape.h"
 #include "ir/builder.h"
+#include "ir/definition_run.h"
 
 namespace gcomp {
 
 struct Layers::Impl {
   Impl(frontend::ImportedModel& model, const frontend::ImportOptions& options, std::uint64_t seed)
-      : model(model), options(options), seed(seed), builder(model.graph), random(builder, options.seed) {}
+      : model(model), options(options), seed(seed), builder(model.graph, {}, run.number()), random(builder, options.seed) {}
 
   frontend::ImportedModel& model;
   const frontend::ImportOptions& options;
   std::uint64_t seed;
+  ir::DefinitionRun run;
   ir::Builder builder;
   frontend::formulas::RandomStates random;
   std::vector<ValueInfo> inputs;

@@ -19,7 +19,10 @@ Var OptimizerStep::learning_rate() const { return update_.s.learning_rate; }
 Var OptimizerStep::step() const { return update_.s.step; }
 Var OptimizerStep::spread(Var scalar) const { return update_.spread(scalar); }
 Var OptimizerStep::state(std::string_view name, double initial) { return update_.state(name, initial); }
-void OptimizerStep::update(Var state, Var value) { update_.b.update(state.value, value); }
+void OptimizerStep::update(Var state, Var value) {
+  update_.b.require_own("update: ", state);
+  update_.b.update(state.value, value);
+}
 
 namespace driver {
 namespace {

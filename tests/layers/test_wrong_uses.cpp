@@ -5,6 +5,7 @@
 
 #include "frontend/layers.h"
 #include "gcomp/error.h"
+#include "gcomp/ops.h"
 
 namespace gcomp::test {
 namespace {
@@ -146,6 +147,81 @@ TEST(WrongUses, OneRowHasNoVarianceToTrainOn) {
     EXPECT_NE(std::string(error.what()).find("layer 'a': the input is f32[1,3]: one value per channel"), std::string::npos)
         << error.what();
   }
+}
+
+/// What instantiating a definition throws.
+std::string refusal_of(const std::function<void(Layers&)>& write) {
+  try {
+    frontend::instantiate({write, 0}, {});
+  } catch (const UserError& error) { return error.what(); }
+  return "accepted";
+}
+
+Var input_of(Layers& nn) { return nn.input("x", DType::f32, {2, 4}); }
+
+/// A Var of a model that is being written is none of another that is written within that.
+TEST(VarsOfAnotherModel, AreNamedWhereTheirModelLives) {
+  const std::pair<std::string, std::function<void(Layers&, Var own, Var other)>> uses[] = {
+      {"node 'add': op 'add': ", [](Layers& nn, Var own, Var other) { nn.linear("add", own, 3), nn.output("y", own + other); }},
+      {"op 'maximum': ", [](Layers& nn, Var own, Var other) { nn.output("y", ops::maximum(own, other)); }},
+      {"node 'a': op 'reshape': ",
+       [](Layers& nn, Var, Var other) {
+         nn.output("y", nn.linear("a", ops::reshape(other, {1, 2, 4}), 3));
+       }},
+      {"op 'concat': ",
+       [](Layers& nn, Var own, Var other) {
+         nn.output("y", ops::concat({own, other}, 0));
+       }},
+      {"output 'y': ", [](Layers& nn, Var, Var other) { nn.output("y", other); }},
+      {"output 'y': ", [](Layers& nn, Var, Var other) { nn.output("y", nn.relu(other)); }},
+  };
+  for (const auto& [where, use] : uses) {
+    std::string found;
+    const std::string outer = refusal_of([&](Layers& nn) {
+      Var x = input_of(nn), twice = x * 2.0;
+      found = refusal_of([&](Layers& inner) { use(inner, input_of(inner), twice); });
+      nn.output("y", nn.linear("fc", x, 3));
+    });
+    EXPECT_EQ(outer, "accepted");
+    EXPECT_EQ(found.find(where), 0u) << where << ": " << found;
+    EXPECT_NE(found.find("f32["), std::string::npos) << found;
+    EXPECT_NE(found.find("is a Var of another model, whose definition runs too; wanted one of this model"), std::string::npos)
+        << found;
+  }
+}
+
+/// Nor may it be looked at when its model is gone, which each use below would do.
+TEST(VarsOfAnotherModel, AreNamedWhereTheirModelIsGone) {
+  Var kept;
+  EXPECT_EQ(refusal_of([&](Layers& nn) {
+              Var x = input_of(nn);
+              kept = x * 2.0;
+              nn.output("y", x + kept);
+            }),
+            "accepted");
+  const std::function<void(Layers&, Var)> uses[] = {
+      [&](Layers& nn, Var x) { nn.output("y", x + kept); },
+      [&](Layers& nn, Var x) { nn.output("y", kept + x); },
+      [&](Layers& nn, Var) { nn.output("y", kept); },
+      [&](Layers& nn, Var) { nn.output("y", nn.linear("fc", kept, 3)); },
+      [&](Layers& nn, Var) { nn.output("y", nn.relu(kept)); },
+      [&](Layers& nn, Var) { nn.output("y", nn.gelu(kept)); },
+      [&](Layers& nn, Var x) { nn.output("y", ops::select(x > ops::like(x, 0), x, kept)); },
+      [&](Layers& nn, Var x) {
+        nn.output("y", ops::apply("add", {x, kept})[0]);
+      },
+      [&](Layers& nn, Var x) {
+        nn.output("y", ops::concat({x, kept}, 0));
+      },
+      [&](Layers& nn, Var x) { nn.output("y", ops::reshape(x, kept.shape())); },
+  };
+  for (const auto& use : uses) {
+    const std::string found = refusal_of([&](Layers& nn) { use(nn, input_of(nn)); });
+    EXPECT_EQ(found.find("a Var is used after the run of the definition that made it, which has ended"), 0u) << found;
+  }
+  EXPECT_THROW(static_cast<void>(kept.rank()), UserError);
+  EXPECT_NE(refusal_of([](Layers& nn) { nn.output("y", input_of(nn) + Var()); }), "accepted");
+  EXPECT_NE(refusal_of([](Layers& nn) { nn.output("y", Var()); }).find("stands for no value"), std::string::npos);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(LongGraphs, AChainOfViews) {
 TEST(LongGraphs, MixedPrecisionOfAChainOfViewsOfAParameter) {
   Graph graph("views");
   Builder b(graph);
-  const Var w{graph.add_state({DType::f32, {16, 16}}, "w", StateRole::parameter), &b};
+  const Var w = b.wrap(graph.add_state({DType::f32, {16, 16}}, "w", StateRole::parameter));
   Var view = w;
   for (int i = 0; i < 20 * kLong; ++i) view = b.transpose_last(view);
   graph.outputs() = {b.matmul(b.input({DType::f32, {8, 16}}, "x"), view).value};

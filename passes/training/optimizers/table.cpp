@@ -5,6 +5,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/integers.h"
+#include "ir/definition_run.h"
 #include "passes/training/optimizers/optimizer.h"
 #include "passes/training/optimizers/rule.h"
 
@@ -148,7 +149,8 @@ Value* attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std:
   const Options& options = optimizer.options();
   const OptimizerRule& rule = entry_of(optimizer);
   const ParameterUses uses(graph, parameters, groups.tables);
-  Builder b(graph, "optimizer");
+  const DefinitionRun run;  // of the user's own rule, where there is one
+  Builder b(graph, "optimizer", run.number());
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
   const Var learning_rate = b.input({DType::f64, {}}, "learning_rate", Role::learning_rate);
   const Var momentum = optimizer.turns_momentum() ? b.input({DType::f64, {}}, "momentum", Role::momentum) : Var();
