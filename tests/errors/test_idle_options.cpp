@@ -1,6 +1,7 @@
 // Options that change nothing: a note says so, and what cannot be meant is refused.
 #include <nlohmann/json.hpp>
 
+#include "gcomp/arrays.h"
 #include "tests/errors/bad_input.h"
 
 namespace gcomp::test {
@@ -57,6 +58,23 @@ TEST_F(IdleOptions, BytesThatAreTakenForPixelsAreNoted) {
   expect_note(train(), "'" + data_ + "': what feeds 'x' are unsigned bytes, which are taken for pixels and divided by 255");
   EXPECT_EQ(train({"--augment", "standardize(x)"}).errors.find("divided by 255"), std::string::npos)
       << "it takes bytes for numbers";
+}
+
+TEST_F(IdleOptions, BytesAreRunAsTheyAreTrained) {
+  const auto outputs = [&](const Tensor& x) {
+    write_data({{"x", x}});
+    const CommandResult result = run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_EQ(result.errors.find("divided by 255") != std::string::npos, x.dtype() == DType::u8) << result.errors;
+    return read_npz(folder_ / "y.npz").at(0).second;
+  };
+  std::vector<double> bytes, floats;
+  for (int i = 0; i < 8 * 3; ++i) {
+    bytes.push_back(i * 11 % 256);
+    floats.push_back(bytes.back() / 255);
+  }
+  const Tensor made = outputs(Tensor::of(DType::u8, {8, 3}, bytes)), wanted = outputs(Tensor::of(DType::f32, {8, 3}, floats));
+  for (std::int64_t i = 0; i < wanted.elements(); ++i) EXPECT_NEAR(made.at(i), wanted.at(i), 1e-6) << i;
 }
 
 TEST_F(IdleOptions, AModelThatIsMissingIsNamedAlone) {

@@ -39,6 +39,9 @@ struct RunFlags {
 bool reads_data(const RunFlags& flags) {
   return std::filesystem::path(flags.inputs).extension() != ".npz" || !flags.augment.empty() || !flags.map.empty();
 }
+bool reads_data(const RunFlags& flags, const std::vector<data::WantedArray>& wanted, const std::vector<InputForm>& forms) {
+  return reads_data(flags) || has_pixels(flags.inputs, wanted, forms);
+}
 
 driver::DataRequest data_request(const RunFlags& flags) {
   return {.data = {flags.inputs}, .eval_data = {}, .map = flags.map, .augment = flags.augment, .trains = false};
@@ -66,12 +69,12 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
   runtime::DeviceOptions device = flags.device.parse(console);
   compiling.watch(device);
   const runtime::ArtifactTrust trust = flags.trust.parse(flags.model);
-  const bool reads = reads_data(flags);
   if (is_artifact(flags.model)) {
     PredictorOfData made{
         .predictor = Predictor::load(flags.model, device, flags.device.request(), trust), .wanted = {}, .data = {}};
     made.wanted = driver::wanted_inputs(made.predictor);
-    if (reads) made.data = driver::open_data(data_request(flags), made.predictor, made.wanted);
+    if (reads_data(flags, made.wanted, made.predictor.input_forms()))
+      made.data = driver::open_data(data_request(flags), made.predictor, made.wanted);
     return made;
   }
   driver::PredictOptions options;
@@ -91,7 +94,7 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
   outputs.protect_model(driver::onnx_file(model)->files);
   std::vector<data::WantedArray> wanted = driver::wanted_inputs(model);
   driver::OpenedData data;
-  if (reads) {
+  if (reads_data(flags, wanted, {})) {
     driver::DataRequest request = data_request(flags);
     request.number_names = driver::number_names_of_run(std::filesystem::path(flags.model).parent_path());
     data = driver::open_data(request, wanted);
@@ -109,8 +112,8 @@ class Run {
         compiling_(console),
         made_(make_predictor(flags, files_, console, compiling_)),
         predictor_(made_.predictor),
-        inputs_(reads_data(flags) ? data_inputs(made_.data, made_.wanted, static_cast<int>(flags.workers.value_or(-1)))
-                                  : npz_inputs(flags.inputs, predictor_.input_names())) {}
+        inputs_(made_.data.train ? data_inputs(made_.data, made_.wanted, static_cast<int>(flags.workers.value_or(-1)))
+                                 : npz_inputs(flags.inputs, predictor_.input_names())) {}
 
   void run() {
     console_.say("device: " + predictor_.device());

@@ -121,6 +121,14 @@ std::int64_t RunInputs::rows() const {
   return std::max<std::int64_t>(rows, 0);
 }
 
+bool has_pixels(const std::string& path, const std::vector<data::WantedArray>& wanted, const std::vector<InputForm>& forms) {
+  const runtime::NpzFile file(path);
+  return std::ranges::any_of(wanted, [&](const data::WantedArray& input) {
+    return input.dtype && is_float(*input.dtype) && std::ranges::count(file.names(), input.name) > 0 &&
+           file.type(input.name).dtype == DType::u8 && std::ranges::count(forms, input.name, &InputForm::input) == 0;
+  });
+}
+
 std::unique_ptr<RunInputs> npz_inputs(const std::string& path, const std::vector<std::string>& names) {
   return std::make_unique<NpzInputs>(path, names);
 }

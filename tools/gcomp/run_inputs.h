@@ -32,6 +32,8 @@ class RunInputs {
   std::map<std::string, TensorType> types_;
 };
 
+/// Whether an .npz file has bytes where a program reads floats, which `forms` do not take as they are: pixels, as training has it.
+bool has_pixels(const std::string& path, const std::vector<data::WantedArray>& wanted, const std::vector<InputForm>& forms);
 /// Arrays by the names of the predictor's inputs, as they are. Throws UserError where one is missing.
 std::unique_ptr<RunInputs> npz_inputs(const std::string& path, const std::vector<std::string>& names);
 /// Rows in the form of inference; what feeds an input is what its program reads. `data` must outlive it.
