@@ -11,6 +11,7 @@ namespace gcomp::data {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr char kUnreadLabel[] = "label";
 
 /// An array under the name and in the shape that somebody wants.
 struct Choice {
@@ -118,16 +119,18 @@ class Mapper {
     take(wanted, array);
   }
 
-  /// Where one is missing and one array is left, of a shape that fits.
+  /// Where one is missing and one array is left, of a shape that fits. A label that nothing reads, as in `gcomp run`, feeds none.
   void choose_the_only_input(std::vector<std::string>& notes) {
     std::size_t missing = kNone;
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
       if (!wanted_[i].input || choices_[i] != kNone) continue;
       if (std::exchange(missing, i) != kNone) return;
     }
-    const auto left = std::count(used_.begin(), used_.end(), false);
-    if (missing == kNone || left != 1) return;
-    const auto array = static_cast<std::size_t>(std::find(used_.begin(), used_.end(), false) - used_.begin());
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < arrays_.size(); ++i)
+      if (!used_[i] && arrays_[i].first != kUnreadLabel) left.push_back(i);
+    if (missing == kNone || left.size() != 1) return;
+    const std::size_t array = left[0];
     const Shape& stored = arrays_[array].second.shape;
     const bool any_size = std::any_of(stored.begin(), stored.end(), [](std::int64_t size) { return size < 0; });
     if (wanted_[missing].row && !any_size && !fitting_shape(stored, *wanted_[missing].row)) return;

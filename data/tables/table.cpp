@@ -237,8 +237,9 @@ class TableArrays {
     const std::vector<std::string>& known = request_.known.kept->features;
     const std::string all = known.size() <= kListedFeatures ? concat(": ", listing(known)) : "";
     throw UserError(concat("'", path_, "' has no column '", name, "', which is one of the ", known.size(), " features of '",
-                           request_.known.kept->source, "'", all, did_you_mean(name, table_.names()),
-                           "; features='COLUMN,...' names the columns that stand for them, in their order"));
+                           request_.known.kept->source, "'", all,
+                           "; features='COLUMN,...' names the columns that stand for them, in their order",
+                           did_you_mean(name, table_.names())));
   }
 
   /// Columns of other names may stand for the known ones, each in its place.

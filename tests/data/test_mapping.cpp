@@ -34,6 +34,15 @@ TEST(Mapping, TheOnlyArrayLeftFeedsTheOnlyInputLeft) {
   EXPECT_EQ(static_cast<int>(row[3]), 7);
 }
 
+TEST(Mapping, ALabelThatNothingReadsIsNotLeft) {
+  const WantedArray wanted[] = {{.name = "x", .row = Shape{4}}};
+  const Chosen chosen = choose_arrays(*pixels_and_digits(), wanted);
+  ASSERT_EQ(chosen.arrays.size(), 1u);
+  EXPECT_EQ(chosen.arrays[0].array, "pixels");
+  const WantedArray one[] = {{.name = "x"}, {.name = "pixels"}};  // nor does it feed the input that is left
+  EXPECT_NE(message_of(one).find("has no array 'x'"), std::string::npos) << message_of(one);
+}
+
 TEST(Mapping, AnInputMayBeNamed) {
   const WantedArray wanted[] = {{.name = "x", .row = Shape{4}}, {.name = "y"}};
   const MapEntry map[] = {parse_map("x=pixels"), parse_map("y=pixels")};
