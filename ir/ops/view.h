@@ -203,10 +203,12 @@ constexpr OpDef kUnslice{
           c.require(starts.size() == x.shape.size() && shape.size() == x.shape.size() && steps.size() == x.shape.size(),
                     "starts, shape and steps need one entry for each axis of ", shown(x));
           for (std::size_t i = 0; i < shape.size(); ++i) {
-            const std::int64_t last = starts[i] + (x.shape[i] - 1) * steps[i];
-            c.require(
-                steps[i] != 0 && (x.shape[i] == 0 || (starts[i] >= 0 && starts[i] < shape[i] && last >= 0 && last < shape[i])),
-                "axis ", i, " of ", shown(x), " leaves [", shown(shape), "]");
+            std::int64_t last = 0;
+            const bool fits =
+                !__builtin_mul_overflow(x.shape[i] - 1, steps[i], &last) && !__builtin_add_overflow(starts[i], last, &last);
+            c.require(steps[i] != 0 &&
+                          (x.shape[i] == 0 || (fits && starts[i] >= 0 && starts[i] < shape[i] && last >= 0 && last < shape[i])),
+                      "axis ", i, " of ", shown(x), " leaves [", shown(shape), "]");
           }
           return std::vector{TensorType{x.dtype, shape}};
         },
@@ -255,7 +257,9 @@ constexpr OpDef kPad{
           c.require(low.size() == type.shape.size() && high.size() == type.shape.size(),
                     "low and high need one entry for each axis of ", shown(type));
           for (std::size_t i = 0; i < low.size(); ++i) {
-            type.shape[i] += low[i] + high[i];
+            const bool fits = !__builtin_add_overflow(type.shape[i], low[i], &type.shape[i]) &&
+                              !__builtin_add_overflow(type.shape[i], high[i], &type.shape[i]);
+            c.require(fits, "axis ", i, " of ", shown(c.operand(0)), " has no size with ", low[i], " and ", high[i], " more");
             c.require(type.shape[i] >= 0, "axis ", i, " of ", shown(c.operand(0)), " is cropped below zero");
           }
           return std::vector{type};

@@ -72,6 +72,11 @@ INSTANTIATE_TEST_SUITE_P(
         TextCase{"  state %s: f32[2] weight",
                  "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer', 'counter' and "
                  "'scratch'"},
+        TextCase{
+            "  %y = pad %x {low=[9223372036854775807], high=[9223372036854775807]}",
+            "3:8: pad: axis 0 of f32[4] has no size with 9223372036854775807 and 9223372036854775807 more (operands %x: f32[4])"},
+        TextCase{"  %y = unslice %x {starts=[0], steps=[9223372036854775807], shape=[9]}",
+                 "3:8: unslice: axis 0 of f32[4] leaves [9] (operands %x: f32[4])"},
         TextCase{"  update %x, %w", " update %x, %w: %x is no state"},
         TextCase{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
 
