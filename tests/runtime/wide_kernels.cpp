@@ -1,6 +1,8 @@
 #if defined(__x86_64__)
 #include "tests/runtime/wide_kernels.h"
 
+#include <cstddef>
+
 #include "runtime/cpu/amx_kernel.h"
 #include "runtime/cpu/convolution_kernel.h"
 #include "runtime/cpu/gemm_kernel.h"
