@@ -1,4 +1,4 @@
-// Numbers below the normal ones: an Intel processor takes up to a hundred times as long to compute with them.
+// Numbers below the normal ones: on an Intel Xeon products of them took fifty times as long.
 #pragma once
 
 namespace gcomp::runtime::cpu {
