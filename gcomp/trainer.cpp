@@ -292,7 +292,8 @@ void Trainer::save(const Path& path, Weights which) {
     if (self.states.contains(name))
       weights.emplace(name, self.states.read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
-  driver::OnnxOutput output{.form = self.options.export_form, .largest = self.options.largest_onnx};
+  driver::OnnxOutput output{
+      .form = self.options.export_form, .number_names = self.saved.number_names, .largest = self.options.largest_onnx};
   if (self.options.export_preprocessing) output.input_forms = self.saved.input_forms;
   self.written_beside = driver::write_onnx(path.string(), self.model, weights, output).string();
 }

@@ -9,6 +9,7 @@
 #include "frontend/onnx/forms.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/input_forms.h"
+#include "frontend/onnx/metadata.h"
 #include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
@@ -214,7 +215,8 @@ Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shap
 }
 
 std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states, ExportForm form,
-                              std::span<const InputForm> input_forms, const DataBeside& beside) {
+                              std::span<const InputForm> input_forms, const DataBeside& beside,
+                              const std::map<std::string, std::string>& metadata) {
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   Draft draft = draft_of(*model.source);
   const Signature signature = read_signature(draft.model.graph());
@@ -236,7 +238,12 @@ std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::st
       set_values(draft, initializer, where_it_lies(it->second));
   if (form == ExportForm::inference) write_inference_form(draft.model);
   prepend_input_forms(draft.model, input_forms);
+  for (const auto& [key, value] : metadata) set_metadata(draft.model, key, value);
   return serialize(draft, *model.source, beside);
+}
+
+std::string metadata_of(const OnnxFile& file, std::string_view key) {
+  return std::string(find(metadata_of(file.source->model), key));
 }
 
 void check_fits_one_file(const Source& source, std::uintmax_t limit) {

@@ -101,10 +101,13 @@ struct DataBeside {
 /// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form
 /// (frontend/onnx/forms.h). `input_forms` become nodes before the others (frontend/onnx/input_forms.h). Where all that is more
 /// than `beside.limit` bytes, every initializer of at least 1 KiB goes to the file beside it, from a multiple of 4096 on, one after
-/// the other; without such a file that is a UserError.
+/// the other; without such a file that is a UserError. `metadata` are entries of metadata_props, beside those that the file has.
 std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states,
                               ExportForm form = ExportForm::inference, std::span<const InputForm> input_forms = {},
-                              const DataBeside& beside = {});
+                              const DataBeside& beside = {}, const std::map<std::string, std::string>& metadata = {});
+
+/// What the file says under `key` in its metadata_props; "" for nothing.
+std::string metadata_of(const OnnxFile& file, std::string_view key);
 
 /// Throws UserError where the model as it came does not fit into one file together with its external data.
 void check_fits_one_file(const Source& source, std::uintmax_t limit = kLargestOnnxFile);

@@ -11,8 +11,8 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 
-/// Numbers of the field metadata_props, from the schema of ONNX 1.16.
-constexpr int kGraphField = 16, kNodeField = 9, kValueInfoField = 4;
+/// Numbers of the field metadata_props, from the schema of ONNX 1.16; a model has had it from the start.
+constexpr int kModelField = 14, kGraphField = 16, kNodeField = 9, kValueInfoField = 4;
 
 /// The entries of field `number` among fields that the schema does not know; stops at what is not sound.
 Metadata read_unknown(const std::string& bytes, int number) {
@@ -59,6 +59,7 @@ void write(Proto& proto, int number, const std::string& key, const std::string& 
 
 }  // namespace
 
+Metadata metadata_of(const ::onnx::ModelProto& proto) { return read(proto, kModelField); }
 Metadata metadata_of(const ::onnx::GraphProto& proto) { return read(proto, kGraphField); }
 Metadata metadata_of(const ::onnx::NodeProto& proto) { return read(proto, kNodeField); }
 Metadata metadata_of(const ::onnx::ValueInfoProto& proto) { return read(proto, kValueInfoField); }
@@ -68,6 +69,14 @@ std::string_view find(const Metadata& metadata, std::string_view key) {
   return entry == metadata.end() ? std::string_view() : std::string_view(entry->second);
 }
 
+void set_metadata(::onnx::ModelProto& proto, const std::string& key, const std::string& value) {
+  auto& entries = *proto.mutable_metadata_props();
+  const auto last = std::remove_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.key() == key; });
+  entries.erase(last, entries.end());
+  ::onnx::StringStringEntryProto& entry = *proto.add_metadata_props();
+  entry.set_key(key);
+  entry.set_value(value);
+}
 void add_metadata(::onnx::GraphProto& proto, const std::string& key, const std::string& value) {
   write(proto, kGraphField, key, value);
 }

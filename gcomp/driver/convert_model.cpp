@@ -6,6 +6,7 @@
 #include "frontend/onnx/import.h"
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/convert_states.h"
+#include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/onnx_output.h"
 #include "gcomp/driver/weights_file.h"
 #include "ir/base/error.h"
@@ -232,6 +233,12 @@ void check_tied(const Tensors& weights, const Target& target) {
   }
 }
 
+/// What it says that numbers of its training's data stand for, or the run does to which a checkpoint belongs.
+std::string names_of_input(const Input& input) {
+  if (input.artifact) return input.artifact->saved.number_names;
+  return input.manifest ? number_names_of_run(fs::absolute(input.path).lexically_normal().parent_path().parent_path()) : "";
+}
+
 void to_onnx(const Input& input, const fs::path& out, const ConvertOptions& options, Converted& converted) {
   const Tensors weights = weights_of(input, options.averages, converted);
   const Target target = open_target(input, options);
@@ -250,7 +257,8 @@ void to_onnx(const Input& input, const fs::path& out, const ConvertOptions& opti
     check_user(input.artifact.has_value(), "'", input.path.string(), "' says nothing of its inputs' forms; a .gcx does");
     forms = input.artifact->saved.input_forms;
   }
-  converted.beside = write_onnx(out, model, weights, {.form = options.form, .input_forms = forms});
+  converted.beside =
+      write_onnx(out, model, weights, {.form = options.form, .input_forms = forms, .number_names = names_of_input(input)});
   converted.tensors = static_cast<std::int64_t>(weights.size());
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "gcomp/driver/kept_names.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 
@@ -60,7 +61,8 @@ fs::path write_onnx(const fs::path& path, const frontend::ImportedModel& model, 
   const std::string bytes = frontend::export_onnx_bytes(model, states, output.form, output.input_forms,
                                                         {.location = beside.filename().string(),
                                                          .write = [&](std::span<const std::byte> next) { data.write(next); },
-                                                         .limit = output.largest});
+                                                         .limit = output.largest},
+                                                        kept_names(output.number_names));
   file.write(bytes);
   data.commit();
   file.commit();

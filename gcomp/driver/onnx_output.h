@@ -14,6 +14,7 @@ namespace gcomp::driver {
 struct OnnxOutput {
   ExportForm form = ExportForm::inference;
   std::span<const InputForm> input_forms = {};          ///< become nodes before the others
+  std::string number_names = {};                        ///< GraphOptions::number_names; those of a table are kept in the file
   std::uintmax_t largest = frontend::kLargestOnnxFile;  ///< bytes of the .onnx
 };
 

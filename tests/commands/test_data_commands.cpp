@@ -119,7 +119,9 @@ TEST_F(DataCommands, PreviewIsASheetOfSamples) {
 TEST_F(DataCommands, WhatIsConvertedTrainsToTheSameBytes) {
   const std::string from_npz = trained_on(file("digits.npz"));
   ASSERT_FALSE(from_npz.empty());
-  EXPECT_TRUE(trained_on(file("digits.csv") + ",label=digit") == from_npz);
+  const std::string from_table = trained_on(file("digits.csv") + ",label=digit");
+  EXPECT_TRUE(from_table.starts_with(from_npz));  // the names of its columns follow
+  EXPECT_NE(from_table.find("gcomp.number_names", from_npz.size()), std::string::npos);
   EXPECT_EQ(data({"convert", file("digits"), "-o", file("a.shard")}).exit_code, 0);
   EXPECT_TRUE(trained_on(file("a.shard")) == from_npz);
   EXPECT_EQ(data({"convert", file("digits"), "-o", file("a.npz"), "--augment", "resize([8, 8]), grayscale"}).exit_code, 0);

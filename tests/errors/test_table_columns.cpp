@@ -90,5 +90,58 @@ TEST_F(TableColumns, WhatIsMissingIsTheMeanOfTheTraining) {
   EXPECT_NE(refused.errors.find("line 9, column 'b': its value is missing (1 of 8 are)"), std::string::npos) << refused.errors;
 }
 
+// Away from the folder of its run, with nothing beside it.
+TEST_F(TableColumns, AreKnownByTheExportedFileAlone) {
+  const std::string gap = table("gap.csv", {'a', 'b', 'c'}, 7);
+  fitted({"--data", gap + ",missing=mean", "--out", folder_ / "t.onnx", "--run-dir", folder_ / "run"});
+  const std::string alone = folder_ / "elsewhere.onnx", further = folder_ / "further.onnx";
+  std::filesystem::copy_file(folder_ / "t.onnx", alone);
+  EXPECT_EQ(runtime::test::contents(alone), runtime::test::contents(folder_ / "run/last.onnx"));
+  const auto loss = [&](const std::string& data) {
+    return loss_line(run_gcomp({"eval", alone, "--data", data, "--loss", "cross_entropy"}));
+  };
+  EXPECT_EQ(loss(turned_), loss(first_));
+  EXPECT_NE(loss(first_), "none");
+  EXPECT_EQ(outputs(alone, turned_), outputs(alone, first_));
+  const auto one_row = [&](const std::string& b) {
+    runtime::test::put(folder_ / "row.csv", concat("c,b,a\n3,", b, ",1\n3,100,9\n"));
+    return outputs(alone, folder_ / "row.csv,missing=mean");
+  };
+  EXPECT_EQ(one_row(""), one_row("24"));
+  EXPECT_NE(one_row(""), one_row("100"));
+  const auto trained_on = [&](const std::string& data) {
+    EXPECT_EQ(
+        run_gcomp({"train", alone, "--loss", "cross_entropy", "--batch", "4", "--steps", "4", "--data", data, "--out", further})
+            .exit_code,
+        0);
+    return runtime::test::contents(further);
+  };
+  EXPECT_EQ(trained_on(turned_), trained_on(first_));
+  const std::string other = table("other.csv", {'a', 'b', 'd'});
+  expect_refused(run_gcomp({"run", alone, "--inputs", other, "--outputs", folder_ / "y.npz"}), ExitCode::invalid,
+                 {"other.csv' has no column 'c'", "features of 'gap.csv'"});
+}
+
+// A table that lacks a class counts the others as the training did.
+TEST_F(TableColumns, ClassesOfTheLabelAreInTheExportedFile) {
+  runtime::test::put(folder_ / "all.csv", "label,a,b,c\nred,1,0,0\nblue,0,1,0\nblue,0,0,1\nred,2,0,0\n");
+  runtime::test::put(folder_ / "some.csv", "label,a,b,c\nred,1,0,0\nred,0,0,1\n");
+  fitted({"--data", folder_ / "all.csv", "--out", folder_ / "t.onnx"});
+  const CommandResult evaluated =
+      run_gcomp({"eval", folder_ / "t.onnx", "--data", folder_ / "some.csv", "--loss", "cross_entropy"});
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.errors;
+  EXPECT_NE(evaluated.errors.find("1 of the 2 classes of 'label' of 'all.csv'"), std::string::npos) << evaluated.errors;
+}
+
+TEST_F(TableColumns, WhatIsWrongInTheFileIsSaid) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    onnx::StringStringEntryProto& entry = *model.add_metadata_props();
+    entry.set_key("gcomp.number_names");
+    entry.set_value(R"({"source": "a.csv", "columns": {"features": "a"}})");
+  });
+  expect_refused(run_gcomp({"eval", model_, "--data", first_, "--loss", "cross_entropy"}), ExitCode::invalid,
+                 {"model.onnx', metadata 'gcomp.number_names': names of numbers: "});
+}
+
 }  // namespace
 }  // namespace gcomp::test

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "gcomp/driver/evaluation_run.h"
-#include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/kept_names.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
 #include "tools/gcomp/class_weights.h"
@@ -87,7 +87,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   return naming_data(flags, [&] {
     driver::DataRequest request = flags.data.request;
     request.trains = false;
-    request.number_names = driver::number_names_of_run(std::filesystem::path(flags.model).parent_path());
+    request.number_names = driver::number_names_of(flags.model, model);
     const driver::OpenedData data = driver::open_data(request, wanted, &model);
     say_notes(console, data, wanted);
     options.graph.shapes.data_source = data.train->source();

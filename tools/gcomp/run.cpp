@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/kept_names.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/prediction.h"
@@ -96,7 +96,7 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
   driver::OpenedData data;
   if (reads_data(flags, wanted, {})) {
     driver::DataRequest request = data_request(flags);
-    request.number_names = driver::number_names_of_run(std::filesystem::path(flags.model).parent_path());
+    request.number_names = driver::number_names_of(flags.model, model);
     data = driver::open_data(request, wanted);
     options.graph.input_forms = data.input_forms;
   }

@@ -4,6 +4,7 @@
 
 #include "data/transforms/transforms.h"
 #include "gcomp/driver/fit/batch_feeder.h"
+#include "gcomp/driver/kept_names.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/initialize.h"
@@ -257,7 +258,9 @@ Trainer TrainingRun::compile_trainer() {
   outputs_.protect_model(driver::onnx_file(model)->files);
   if (!flags_.init.empty()) model = with_weights(model, flags_.init);
   const std::vector<data::WantedArray> wanted = driver::wanted_arrays(model, loss, metrics);
-  driver::OpenedData data = driver::open_data(flags_.data.request, wanted, &model);
+  driver::DataRequest request = flags_.data.request;
+  request.number_names = driver::table_names_of(flags_.model, model);
+  driver::OpenedData data = driver::open_data(request, wanted, &model);
   say_notes(console_, data, wanted);
   take_data(std::move(data), flags_.batch);
   options.graph.input_forms = data_.input_forms;
