@@ -146,6 +146,7 @@ class Transformed final : public Source {
  private:
   using Chains = std::vector<Chain>;
 
+  bool has_images() const { return std::ranges::any_of(images_, &std::optional<ImageArray>::has_value); }
   bool is_plain(std::size_t array) const {
     return !images_[array] && training_[array].steps.empty() && evaluation_[array].steps.empty();
   }
@@ -161,11 +162,10 @@ class Transformed final : public Source {
   }
 
   void check_names(const TransformList& list) const {
-    const bool none = std::ranges::none_of(images_, [](const auto& image) { return image.has_value(); });
     for (const TransformCall& call : list.calls) {
       if (call.rule->names_array) static_cast<void>(find_array(call.array, call.text()));
       if (call.rule->kind == RuleKind::mix) static_cast<void>(find_array(mix_rule(call).label, call.text()));
-      check_user(call.rule->kind != RuleKind::image || !none, call.text(), ": ", source(), " has no images");
+      check_user(call.rule->kind != RuleKind::image || has_images(), call.text(), ": ", source(), " has no images");
     }
   }
 
@@ -293,6 +293,12 @@ class Transformed final : public Source {
     chain.result = chain.steps.back().array->result();
   }
 
+  /// Whether the model reads an array or, where none is there to ask, it may: rows of floats or bytes, unless there are images.
+  bool is_input(std::size_t array, const TensorType& type, std::span<const WantedArray> wanted) const {
+    if (wanted.empty()) return !has_images() && !type.shape.empty() && (is_float(type.dtype) || type.dtype == DType::u8);
+    return std::ranges::any_of(wanted, [&](const WantedArray& want) { return want.input && want.name == raw_[array].first; });
+  }
+
   /// Mixing is of images, of inputs of floats, and of the label, which becomes one-hot where it is not.
   void add_mix(Chains& made, const TransformCall& call, std::size_t position, std::span<const WantedArray> wanted) const {
     const MixRule rule = mix_rule(call);
@@ -307,16 +313,14 @@ class Transformed final : public Source {
     }
     bool any = false;
     for (std::size_t i = 0; i < made.size(); ++i) {
-      const bool is_input =
-          std::ranges::any_of(wanted, [&](const WantedArray& array) { return array.input && array.name == raw_[i].first; });
-      const bool blends = images_[i] || (is_input && i != label && !rule.boxes);
+      const bool blends = images_[i] || (i != label && !rule.boxes && is_input(i, made[i].result, wanted));
       check_user(!blends || images_[i] || made[i].result.dtype == DType::f32 || made[i].result.dtype == DType::u8, source(), ": ",
                  call.text(), ": '", raw_[i].first, "' is ", to_string(made[i].result), ", which cannot be mixed");
       if (!blends && i != label) continue;
       any = any || blends;
       made[i].steps.push_back({.position = position, .image = {}, .array = {}, .mixes = true, .mix = rule});
     }
-    check_user(any, source(), ": ", call.text(), " finds no images", rule.boxes ? "" : " or inputs of floats", " to mix");
+    check_user(any, source(), ": ", call.text(), " finds no images", rule.boxes ? "" : " or inputs of floats or bytes", " to mix");
     check_user(made[label].result.dtype == DType::f32, source(), ": ", call.text(), ": '", rule.label, "' is ",
                to_string(made[label].result), ", wanted integers or f32");
   }
