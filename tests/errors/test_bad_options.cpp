@@ -79,6 +79,8 @@ TEST_F(BadOptions, BatchBelowZero) {
 TEST_F(BadOptions, EmptyValues) {
   expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "mse", "--batch", "4", "--steps", "1", "--out", ""}),
                  ExitCode::usage, {"--out is empty"});
+  for (const char* option : {"--recompute", "--max-time", "--run-dir", "--eval-data", "--schedule"})
+    expect_refused(train({option, ""}), ExitCode::usage, {concat(option, " is empty: wanted ")});
   expect_refused(train({"--freeze", ""}), ExitCode::usage, {"--freeze '' matches no initializer"});
 }
 

@@ -294,7 +294,7 @@ TEST_F(GenerateCommand, WhatIsWrongIsSaid) {
   };
   expect(2, {}, "give either --prompt TEXT or --prompt-ids 1,2,3");
   expect(2, {"--prompt", "1", "--prompt-ids", "1"}, "give either --prompt TEXT or --prompt-ids 1,2,3");
-  expect(2, {"--prompt", ""}, "the prompt is empty");
+  expect(2, {"--prompt", ""}, "--prompt is empty: wanted TEXT");
   expect(2, {"--prompt-ids", " , "}, "--prompt-ids: found nothing before the comma at byte 2, wanted an id");
   expect(2, {"--prompt-ids", "1,,2"}, "--prompt-ids: found nothing before the comma at byte 3, wanted an id");
   expect(2, {"--prompt-ids", "1,2,"}, "--prompt-ids: found nothing after the last comma, wanted an id");

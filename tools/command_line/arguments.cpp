@@ -135,7 +135,13 @@ Argument ArgumentParser::add_mode(const std::string& name, std::string& value, c
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::string& value, const std::string& meaning) {
-  return declare(Argument(*app_->add_option(names, value, meaning)), names, ArgumentValue::Kind::text, value);
+  CLI::Option* option = app_->add_option(names, value, meaning);
+  // Where "" stands for an option that is not given, one that is given so, as by a script whose variable is unset, would be lost.
+  if (value.empty())
+    option->check([option](const std::string& given) -> std::string {
+      return given.empty() ? concat("is empty: wanted ", option->get_type_name()) : "";
+    });
+  return declare(Argument(*option), names, ArgumentValue::Kind::text, value);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, int& value, const std::string& meaning) {

@@ -77,6 +77,7 @@ class ArgumentParser {
   Argument add_mode(const std::string& name, std::string& value, const std::vector<std::string>& values,
                     const std::string& meaning);
   /// An option with one value. A number is decimal, with nothing after it; anything else is refused.
+  /// So is an empty text, but where `value` has another at first.
   Argument add_option(const std::string& names, std::string& value, const std::string& meaning);
   Argument add_option(const std::string& names, int& value, const std::string& meaning);
   Argument add_option(const std::string& names, std::int64_t& value, const std::string& meaning);

@@ -249,7 +249,6 @@ Command add_train(ArgumentParser& root, Console& console) {
             const std::vector<std::string> given = parser.given();
             const auto is_given = [&](const char* flag) { return std::find(given.begin(), given.end(), flag) != given.end(); };
             flags->seed_given = is_given("--seed");
-            flags->out_given = is_given("--out");
             flags->micro_batches_given = is_given("--micro-batches");
             flags->tune_given = is_given("--tune");
             const nlohmann::json config = config_json(parser, *from_file);

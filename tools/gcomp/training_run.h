@@ -37,8 +37,8 @@ struct TrainFlags {
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, out_given = false, micro_batches_given = false, tune_given = false, no_shuffle = false,
-       embed_model = false, training = false, partial = false, export_preprocess = false;
+  bool seed_given = false, micro_batches_given = false, tune_given = false, no_shuffle = false, embed_model = false,
+       training = false, partial = false, export_preprocess = false;
   DataFlags data;
   ModelOptions model_options;
   OptimizerOptions optimizer;

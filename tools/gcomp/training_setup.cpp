@@ -80,7 +80,6 @@ void check_train_flags(const TrainFlags& flags) {
   require_from(0, "--warmup-steps", flags.warmup_steps);
   check_shards(flags);
   flags.run.check();
-  if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
   if (flags.run.run_dir.empty() && !flags.run.plan_only) require_path(flags.out, "--out", flags.output);
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
