@@ -104,6 +104,8 @@ void append_field(std::string& text, std::string_view name) {
 
 }  // namespace
 
+std::string_view text_of_not_finite(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
+
 void append_json(std::string& text, std::span<const Metric> metrics) {
   text += '{';
   for (const auto& [name, value] : metrics) {
@@ -113,7 +115,7 @@ void append_json(std::string& text, std::span<const Metric> metrics) {
     if (number == nullptr || std::isfinite(*number)) continue;
     append_field(text, name);
     text.replace(text.size() - 2, 2, "_text\":");
-    append_string(text, std::isnan(*number) ? "nan" : *number > 0 ? "inf" : "-inf");
+    append_string(text, text_of_not_finite(*number));
   }
   text += '}';
 }

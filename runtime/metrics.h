@@ -20,6 +20,9 @@ namespace gcomp::runtime {
 using MetricValue = std::variant<std::int64_t, double, std::string_view, std::span<const double>, const Tensor*>;
 using Metric = std::pair<std::string_view, MetricValue>;
 
+/// "nan", "inf" or "-inf": how a number that is not finite is spelled where JSON has null.
+std::string_view text_of_not_finite(double value);
+
 /// Appends the object {"name": value, ...} to `text`. A double is written with the fewest digits that read back as the same
 /// double, always with a "." or an exponent; NaN and infinities, which JSON lacks, become null and a second field
 /// "NAME_text" of "nan", "inf" or "-inf"; in a list they become null alone. Text that is not UTF-8 is written with replacement

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gcomp/driver/not_a_number.h"
 #include "gcomp/driver/step_ports.h"
 #include "ir/base/error.h"
 
@@ -62,7 +63,8 @@ class EvaluationSums {
 
   Evaluation value() {
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] /= counts_[i];
-    Evaluation result{.loss = passes::combine_terms(model_.loss, sums_), .accuracy = {}, .metrics = {}, .rows = rows_};
+    Evaluation result{
+        .loss = without_sign_of_nan(passes::combine_terms(model_.loss, sums_)), .accuracy = {}, .metrics = {}, .rows = rows_};
     std::size_t next = 0;
     for (const bool is_sum : model_.plan.term_is_sum) next += is_sum ? 2 : 1;
     for (std::size_t i = 0; i < model_.metrics.size(); ++i) {

@@ -2,6 +2,7 @@
 // an untouched output file.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -143,6 +144,24 @@ TEST_F(BadInput, LossThatBecomesNaN) {
   for (std::int64_t i = 12; i < 24; ++i) x.set(i, std::numeric_limits<double>::quiet_NaN());
   write_data({{"x", x}, {"label", Tensor(DType::i64, {8})}});
   expect_refused(train({"--no-shuffle"}), ExitCode::numeric, {"step 2", "nan", "trained.onnx", "array 'x', row 4 holds nan"});
+}
+
+/// JSON has no such number: a reader gets null, and beside it which one it is, as in metrics.jsonl.
+TEST_F(BadInput, ALossThatIsNoNumberIsSpelledAlikeEverywhere) {
+  for (const auto& [value, text] : {std::pair(-std::nan(""), "nan"), std::pair(HUGE_VAL, "inf")}) {
+    Tensor x(DType::f32, {8, 3}), target(DType::f32, {8, 2});
+    target.set(5, value);
+    write_data({{"x", x}, {"label", target}});
+    const std::vector<std::string> evaluate{"eval", model_, "--data", data_, "--loss", "mse"};
+    std::vector<std::string> as_json = evaluate;
+    as_json.emplace_back("--json");
+    const CommandResult said = run_gcomp(evaluate), json = run_gcomp(as_json);
+    EXPECT_EQ(said.output.substr(0, said.output.find('\n')), concat("loss ", text)) << said.errors;
+    EXPECT_NE(json.output.find(concat(R"("loss":null,"loss_text":")", text, "\"")), std::string::npos) << json.output;
+    const CommandResult gradients =
+        run_gcomp({"grad", model_, "--inputs", data_, "--loss", "mse", "--outputs", folder_ / "g.npz", "--json"});
+    EXPECT_NE(gradients.output.find(concat(R"("loss":null,"loss_text":")", text, "\"")), std::string::npos) << gradients.output;
+  }
 }
 
 TEST_F(BadInput, ParameterThatBecomesNaN) {

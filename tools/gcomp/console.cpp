@@ -7,12 +7,14 @@
 
 #include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "ir/base/error.h"
+#include "runtime/metrics.h"
 
 namespace gcomp::tools {
 namespace {
@@ -142,8 +144,25 @@ void Console::stream(std::string_view text) const {
 
 void Console::check_results() const { check_user(std::ferror(stdout) == 0, "cannot write to standard output"); }
 
+namespace {
+
+/// What JSON has no number for, as runtime::append_json() spells it: null, and beside it NAME_text.
+void spell_not_finite(nlohmann::json& value) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (value.is_object())
+    for (const auto& [name, member] : value.items())
+      if (member.is_number_float() && !std::isfinite(member.get<double>()))
+        texts.emplace_back(name + "_text", runtime::text_of_not_finite(member.get<double>()));
+  for (auto& [name, text] : texts) value[name] = std::move(text);
+  if (value.is_structured())
+    for (nlohmann::json& member : value) spell_not_finite(member);
+}
+
+}  // namespace
+
 void Console::result_json(nlohmann::json object) const {
   if (!json_ || silent_) return;
+  spell_not_finite(object);
   object["schema"] = kJsonSchema;
   const std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);

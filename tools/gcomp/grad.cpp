@@ -7,6 +7,7 @@
 #include "gcomp/driver/gradient_run.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/not_a_number.h"
 #include "ir/base/nearest.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/npz.h"
@@ -79,7 +80,7 @@ void grad(const GradFlags& flags, const Console& console) {
   if (options.graph.precision == DType::f16) require_no_overflow(results);
   runtime::write_npz(flags.outputs, results);
   char text[64];
-  std::snprintf(text, sizeof text, "loss %.17g", results[0].second.at(0));
+  std::snprintf(text, sizeof text, "loss %.17g", driver::without_sign_of_nan(results[0].second.at(0)));
   console.result(text);
   console.result(concat("wrote '", flags.outputs, "': loss and ", results.size() - 1, " gradients"));
   console.result_json({{"loss", results[0].second.at(0)}, {"gradients", results.size() - 1}, {"file", flags.outputs}});

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/not_a_number.h"
 #include "ir/base/error.h"
 
 namespace gcomp::tools {
@@ -11,7 +12,7 @@ namespace {
 
 std::string number(const char* format, double value) {
   char text[64];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, format, driver::without_sign_of_nan(value));
   return text;
 }
 
