@@ -85,5 +85,14 @@ TEST_F(RunOptions, AnArtifactHasOneBatchSize) {
                  ExitCode::usage, {"2 rows of each epoch fill no batch", "holds the step of one batch size; train from the .onnx"});
 }
 
+TEST_F(RunOptions, PartsThatTheLastRowsDoNotHaveAreRefusedBeforeCompiling) {
+  const CommandResult refused = run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "6", "--steps",
+                                           "2", "--drop-last", "false", "--micro-batches", "6", "--out", out_});
+  expect_refused(refused, ExitCode::usage,
+                 {"the last 2 rows of each epoch, of 8, fill no batch of 6, and --micro-batches 6 does not divide them",
+                  "leave --drop-last out, or give --micro-batches 2"});
+  EXPECT_EQ(refused.errors.find("compiling"), std::string::npos) << refused.errors;
+}
+
 }  // namespace
 }  // namespace gcomp::test

@@ -79,6 +79,7 @@ class TrainingRun {
   void take_data(driver::OpenedData data, std::int64_t batch);
   void keep_names() const;
   void check_schedule() const;
+  void check_last_rows() const;
   runtime::DeviceOptions device_options();
   FitOptions fit_options();
   /// Where the trained model goes, for messages.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "data/transforms/transforms.h"
 #include "gcomp/driver/fit/batch_feeder.h"
@@ -188,6 +189,19 @@ void TrainingRun::take_data(driver::OpenedData data, std::int64_t batch) {
   runtime::check_batch(data_.train->rows(), batch);
 }
 
+/// What --drop-last false cannot do with these rows, before anything is compiled.
+void TrainingRun::check_last_rows() const {
+  const std::int64_t left = data_.train->rows() % flags_.batch, parts = flags_.step.micro_batches;
+  if (flags_.run.drop_last != "false" || left == 0) return;
+  if (is_artifact(flags_.out))
+    refuse_flags(concat("--drop-last false: --out ", flags_.out,
+                        " would hold the step of whole batches alone and go on with other rows; write .onnx"));
+  if (parts > 1 && left % parts != 0)
+    refuse_flags(concat("--drop-last false: the last ", left, left == 1 ? " row" : " rows", " of each epoch, of ",
+                        data_.train->rows(), ", fill no batch of ", flags_.batch, ", and --micro-batches ", parts,
+                        " does not divide them; leave --drop-last out, or give --micro-batches ", std::gcd(left, parts)));
+}
+
 /// Of a .gcx, which was compiled for a momentum that a schedule turns, or for one that stays.
 void TrainingRun::check_schedule() const {
   const bool turns = !flags_.schedule.empty() && driver::Schedule(flags_.schedule).turns_momentum();
@@ -265,9 +279,7 @@ Trainer TrainingRun::compile_trainer() {
   options.graph.input_forms = data_.input_forms;
   options.graph.preprocessing = data_.preprocessing;
   options.graph.number_names = data_.number_names;
-  if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_.train->rows() % flags_.batch != 0)
-    refuse_flags(concat("--drop-last false: --out ", flags_.out,
-                        " would hold the step of whole batches alone and go on with other rows; write .onnx"));
+  check_last_rows();
   options.graph.shapes.data = driver::types_of(*data_.train);
   options.graph.shapes.data_source = data_.train->source();
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
