@@ -36,6 +36,36 @@ std::size_t options_begin(std::string_view text) {
   return text.size();
 }
 
+/// By its mark or, without one, by the zeros beside letters as English has them.
+bool is_utf16(std::span<const std::byte> head) {
+  if (begins_with(head, "\xFF\xFE") || begins_with(head, "\xFE\xFF")) return true;
+  const auto is_letters = [&](std::size_t first) {
+    constexpr std::size_t kLeast = 8;
+    for (std::size_t i = 0; i < head.size(); ++i) {
+      const auto byte = std::to_integer<unsigned>(head[i]);
+      if (i % 2 != first ? byte != 0 : byte > '~' || (byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r')) return false;
+    }
+    return head.size() >= kLeast;
+  };
+  return is_letters(0) || is_letters(1);
+}
+
+/// "a file of 12 bytes that begins with 7f 45 4c 46".
+std::string described(const PathFacts& facts) {
+  if (facts.folder) {
+    const std::vector<std::filesystem::path> files = files_in(facts.path, "*");
+    if (files.empty()) return "a folder without files";
+    return concat("a folder of ", files.size(), files.size() == 1 ? " file, '" : " files, such as '", files[0].filename().string(),
+                  "'");
+  }
+  constexpr std::size_t kShown = 4;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string bytes;
+  for (const std::byte byte : facts.head.first(std::min(facts.head.size(), kShown)))
+    bytes.append({' ', kDigits[std::to_integer<unsigned>(byte) >> 4], kDigits[std::to_integer<unsigned>(byte) & 15]});
+  return concat("a file of ", facts.size, facts.size == 1 ? " byte" : " bytes", " that begins with", bytes);
+}
+
 const Format& recognise(const std::filesystem::path& path) {
   PathFacts facts{.path = path, .folder = is_folder(path), .head = {}};
   std::vector<std::byte> head;
@@ -48,9 +78,12 @@ const Format& recognise(const std::filesystem::path& path) {
   }
   for (const Format* format : formats())
     if (format->recognises && format->recognises(facts)) return *format;
+  check_user(facts.folder || facts.size > 0, "'", path.string(), "' is empty, wanted a file with data");
+  check_user(!is_utf16(facts.head), "'", path.string(), "' is text in UTF-16, wanted UTF-8; iconv -f UTF-16 -t UTF-8 '",
+             path.string(), "' writes it so");
   const std::vector<const Definition*> all = definitions();
-  throw UserError(concat("'", path.string(),
-                         "' is of no format that gcomp recognises by content; name it as FORMAT:PATH, with one of ",
+  throw UserError(concat("'", path.string(), "', ", described(facts),
+                         ", is of no format that gcomp recognises by content; name it as FORMAT:PATH, with one of ",
                          names_of(all)));
 }
 

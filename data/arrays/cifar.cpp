@@ -47,8 +47,11 @@ bool cifar_has(const fs::path& folder, const char* name) { return is_there(folde
 bool is_cifar100_folder(const fs::path& folder) {
   return cifar_has(folder, "fine_label_names.txt") && (cifar_has(folder, "train.bin") || cifar_has(folder, "test.bin"));
 }
+/// CIFAR-10's training files.
+constexpr const char* kBatches[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                    "data_batch_5.bin"};
 bool is_cifar10_folder(const fs::path& folder) {
-  return cifar_has(folder, "test_batch.bin") || cifar_has(folder, "data_batch_1.bin");
+  return cifar_has(folder, "test_batch.bin") || std::ranges::any_of(kBatches, [&](auto name) { return cifar_has(folder, name); });
 }
 
 /// A folder by the names in it; a file by its own name or its neighbours', and its size.
@@ -63,11 +66,17 @@ bool recognises_cifar(const PathFacts& facts) {
 }
 
 std::vector<fs::path> batches_of(const fs::path& folder, const std::string& part) {
-  std::vector<fs::path> files;
-  if (is_cifar100_folder(folder)) files = files_in(folder, part == "train" ? "train.bin" : "test.bin");
-  else files = files_in(folder, part == "train" ? "data_batch_*.bin" : "test_batch.bin");
-  check_user(!files.empty(), "'", folder.string(), "' has no files of part=", part,
+  const bool trains = part == "train";
+  std::vector<std::string> wanted{trains ? "train.bin" : "test.bin"}, found, missing;
+  if (!is_cifar100_folder(folder) && trains) wanted.assign(std::begin(kBatches), std::end(kBatches));
+  else if (!is_cifar100_folder(folder)) wanted = {"test_batch.bin"};
+  for (const std::string& name : wanted) (cifar_has(folder, name.c_str()) ? found : missing).push_back(name);
+  check_user(!found.empty(), "'", folder.string(), "' has no files of part=", part,
              ", such as data_batch_1.bin or test_batch.bin, or train.bin or test.bin beside fine_label_names.txt");
+  check_user(missing.empty(), "'", folder.string(), "' has no ", listing(missing), ", only ", listing(found), " of the ",
+             wanted.size(), " files of part=", part, "; where no more are meant, name each as --data FILE");
+  std::vector<fs::path> files;
+  for (const std::string& name : wanted) files.push_back(folder / name);
   return files;
 }
 

@@ -40,7 +40,8 @@ void RecordReader::refuse(std::int64_t line, std::string_view reason) const {
 void RecordReader::skip_mark() {
   const std::string_view head(buffer_.data(), end_);
   for (const std::string_view mark : {"\xFF\xFE", "\xFE\xFF"})
-    check_user(!head.starts_with(mark), "'", file_.path(), "' is text in UTF-16, wanted UTF-8");
+    check_user(!head.starts_with(mark), "'", file_.path(), "' is text in UTF-16, wanted UTF-8; iconv -f UTF-16 -t UTF-8 '",
+               file_.path(), "' writes it so");
   if (head.starts_with("\xEF\xBB\xBF")) begin_ = 3;
 }
 

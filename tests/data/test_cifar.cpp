@@ -33,17 +33,23 @@ void expect_pixels(const Source& source, std::int64_t row, int record) {
     ASSERT_EQ(image.bytes()[static_cast<std::size_t>(i)], std::byte(pixel(record, i))) << row << " " << i;
 }
 
+/// data_batch_3.bin to data_batch_5.bin, of one record each.
+void put_other_batches(const TemporaryDirectory& folder) {
+  for (const int batch : {3, 4, 5}) put(folder / concat("data_batch_", batch, ".bin"), ten(12 + batch, 1));
+}
+
 TEST(CifarFormat, ReadsTheFolderOfCifar10) {
   const TemporaryDirectory folder;
   put(folder / "data_batch_1.bin", ten(0, 12));
   put(folder / "data_batch_2.bin", ten(12, 3));
+  put_other_batches(folder);
   put(folder / "test_batch.bin", ten(100, 2));
   put(folder / "batches.meta.txt",
       "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n");  // with its empty line
   const auto train = open_spec(folder.path().string());
-  EXPECT_EQ(train->rows(), 15);
+  EXPECT_EQ(train->rows(), 18);
   EXPECT_EQ(array_names(*train), (std::vector<std::string>{"image", "label"}));
-  for (const int row : {0, 11, 12, 14}) {
+  for (const int row : {0, 11, 12, 14, 17}) {
     expect_pixels(*train, row, row);
     EXPECT_EQ(integers(*train, "label", row)[0], row % 10);
   }
@@ -93,6 +99,10 @@ TEST(CifarFormat, RefusesWhatIsDamaged) {
   expect_refused(name, {"may be of CIFAR-10 or of CIFAR-100: its size fits both; say classes=10 or classes=100"});
   EXPECT_EQ(open_spec(name + ",classes=100")->rows(), 3073);
   put(folder / "data_batch_1.bin", ten(0, 1));
+  put_other_batches(folder);
+  expect_refused(folder.path().string(),
+                 {"has no 'data_batch_2.bin', only 'data_batch_1.bin', 'data_batch_3.bin'", "of the 5 files"});
+  put(folder / "data_batch_2.bin", ten(0, 1));
   put(folder / "batches.meta.txt", "airplane\nautomobile\n");
   expect_refused(folder.path().string(), {"batches.meta.txt' names 2 classes, wanted 10"});
   expect_refused(folder.path().string() + ",part=test", {"has no files of part=test"});

@@ -66,7 +66,7 @@ std::vector<DataSeed> idx_seeds(const fs::path& scratch) {
 std::vector<DataSeed> cifar_seeds(const fs::path& scratch) {
   const DataSeed ten{.folder = seed_folder(scratch, "ten")};
   test::put(ten.folder / "data_batch_1.bin", std::string(2 * 3073, '\3'));
-  test::put(ten.folder / "data_batch_2.bin", std::string(3073, '\4'));
+  for (const int batch : {2, 3, 4, 5}) test::put(ten.folder / concat("data_batch_", batch, ".bin"), std::string(3073, '\4'));
   test::put(ten.folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
   const DataSeed hundred{.folder = seed_folder(scratch, "hundred"), .options = "part=test"};
   std::string names;
