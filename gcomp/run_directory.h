@@ -2,7 +2,7 @@
 //
 //   config.json      every option with its value and where that came from
 //   run.json         versions, seeds, hardware, SHA-256 of model and data, and how the run ended
-//   metrics.jsonl    a JSON object a line for each step and evaluation; metrics.csv has the same as a table
+//   metrics.jsonl    a JSON object a line for each step and evaluation; metrics.csv has its numbers as a table
 //   events.out.*     the same for TensorBoard
 //   log.txt          what was said
 //   last.onnx        the weights at the end, or at an interruption; last.gcx where the model came from no ONNX file. Beyond 2 GiB

@@ -1,4 +1,5 @@
 // The folder of a run: what it holds, who may have it, and that a run goes on in it as if it had never ended.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -287,6 +288,15 @@ TEST_F(RunFolder, ATableGetsTheColumnsThatCome) {
   driver::MetricsTable again(path, 2);  // a run that goes on after step 2
   again.write(std::vector<runtime::Metric>{{"step", std::int64_t{3}}, {"eval_f(k=1, a)", 1.5}});
   EXPECT_EQ(contents(path), "step,loss,\"eval_f(k=1, a)\"\n1,0.5,\n2,,2\n3,,1.5\n");
+}
+
+TEST_F(RunFolder, ATableHasAColumnForEachNumberOfAList) {
+  const std::string path = folder_ / "metrics.csv";
+  driver::MetricsTable table(path, 0);
+  const std::vector<double> rates{0.5, -std::nan("")};
+  table.write(
+      std::vector<runtime::Metric>{{"step", std::int64_t{1}}, {"lr_groups", std::span<const double>(rates)}, {"loss", 2.0}});
+  EXPECT_EQ(contents(path), "step,lr_groups/0,lr_groups/1,loss\n1,0.5,nan,2\n");
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "gcomp/driver/not_a_number.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 
@@ -45,10 +45,18 @@ std::string digits_of(Number value) {
   return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
 }
 
-std::optional<std::string> number_of(const runtime::MetricValue& value) {
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return digits_of(*whole);
-  if (const auto* number = std::get_if<double>(&value)) return digits_of(*number);
-  return std::nullopt;
+std::string csv_number(double value) { return digits_of(without_sign_of_nan(value)); }
+
+/// Columns and their cells: one for a number, one for each of a list.
+std::vector<std::pair<std::string, std::string>> csv_cells(std::span<const runtime::Metric> metrics) {
+  std::vector<std::pair<std::string, std::string>> cells;
+  for (const auto& [name, value] : metrics) {
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) cells.emplace_back(name, digits_of(*whole));
+    else if (const auto* number = std::get_if<double>(&value)) cells.emplace_back(name, csv_number(*number));
+    else if (const auto* list = std::get_if<std::span<const double>>(&value))
+      for (std::size_t i = 0; i < list->size(); ++i) cells.emplace_back(concat(name, "/", i), csv_number((*list)[i]));
+  }
+  return cells;
 }
 
 std::string line_of(const std::vector<std::string>& cells) {
@@ -88,10 +96,10 @@ void MetricsTable::open() {
 }
 
 /// The cells of earlier rows are empty there.
-void MetricsTable::add_columns(std::span<const runtime::Metric> metrics) {
+void MetricsTable::add_columns(const Cells& cells) {
   const std::size_t before = columns_.size();
-  for (const auto& [name, value] : metrics)
-    if (number_of(value) && std::ranges::count(columns_, name) == 0) columns_.emplace_back(name);
+  for (const auto& [name, number] : cells)
+    if (std::ranges::count(columns_, name) == 0) columns_.push_back(name);
   if (columns_.size() == before) return;
   const std::string old = contents_of(path_);
   std::string text = line_of(columns_);
@@ -105,11 +113,11 @@ void MetricsTable::add_columns(std::span<const runtime::Metric> metrics) {
 }
 
 void MetricsTable::write(std::span<const runtime::Metric> metrics) {
-  add_columns(metrics);
+  const Cells given = csv_cells(metrics);
+  add_columns(given);
   std::vector<std::string> cells(columns_.size());
-  for (const auto& [name, value] : metrics)
-    if (const std::optional<std::string> number = number_of(value))
-      cells[static_cast<std::size_t>(std::ranges::find(columns_, name) - columns_.begin())] = *number;
+  for (const auto& [name, number] : given)
+    cells[static_cast<std::size_t>(std::ranges::find(columns_, name) - columns_.begin())] = number;
   append(line_of(cells));
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/files/descriptor.h"
@@ -12,8 +13,8 @@
 
 namespace gcomp::driver {
 
-/// The first column is "step". A number of a new name adds a column behind the others, and the file is written anew. Lists and
-/// text have no column.
+/// The first column is "step". A number of a new name adds a column behind the others, and the file is written anew. A list has a
+/// column for each number, "lr_groups/0"; matrices and text have none.
 class MetricsTable {
  public:
   /// Goes on behind the rows of up to `steps` steps, where the file is there. Throws UserError with the system's reason.
@@ -23,7 +24,9 @@ class MetricsTable {
 
  private:
   void open();
-  void add_columns(std::span<const runtime::Metric> metrics);
+  using Cells = std::vector<std::pair<std::string, std::string>>;  // column and number
+
+  void add_columns(const Cells& cells);
   void append(const std::string& text);
 
   std::filesystem::path path_;
