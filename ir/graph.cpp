@@ -100,7 +100,8 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
     std::string message = error.what();
     constexpr std::size_t kListed = 8;
     for (std::size_t i = 0; i < std::min(operands.size(), kListed); ++i)
-      if (operands[i]) message += concat(i ? ", " : " (operands ", "%", operands[i]->name, ": ", to_string(operands[i]->type));
+      message +=
+          concat(i ? ", " : " (operands ", operands[i] ? concat("%", operands[i]->name, ": ", to_string(operands[i]->type)) : "_");
     if (operands.size() > kListed) message += concat(" and ", operands.size() - kListed, " more");
     if (!operands.empty()) message += ")";
     if (!origin.empty()) message = concat("node '", origin, "': ", message);

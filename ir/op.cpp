@@ -168,6 +168,10 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
   const auto count = static_cast<int>(operands.size());
   const bool fits = op.operands < 0 ? count >= 1 : count <= op.operands && count >= op.operands - op.optional_operands;
   check_user(fits, op.name, ": found ", count, " operands, wanted ", op.operands < 0 ? "one or more" : std::to_string(op.operands));
+  for (int i = 0; i < count; ++i)
+    check_user(
+        operands[static_cast<std::size_t>(i)] != absent_type() || (op.operands >= 0 && i >= op.operands - op.optional_operands),
+        op.name, ": operand ", i, " is absent, wanted a value");
   const bool complete = std::all_of(op.attributes.begin(), op.attributes.end(),
                                     [&](const AttributeSpec& spec) { return spec.required || attributes.find(spec.name); });
   const Attributes filled = complete ? Attributes() : with_defaults(op, attributes);

@@ -1,8 +1,12 @@
 // Types in messages of inference rules, spelled only when a message is written: every node is inferred several times.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <ostream>
+#include <string>
 
+#include "ir/base/error.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::ir::ops {
@@ -17,6 +21,14 @@ struct Shown {
 template <class T>
 Shown<T> shown(const T& value) {
   return {value};
+}
+
+/// "0 to 255", of what is no float.
+inline std::string range_text(DType dtype) {
+  if (dtype == DType::boolean) return "0 or 1";
+  const auto unused = 64 - 8 * static_cast<int>(size_of(dtype));
+  if (is_unsigned_integer(dtype)) return concat("0 to ", std::numeric_limits<std::uint64_t>::max() >> unused);
+  return concat(std::numeric_limits<std::int64_t>::min() >> unused, " to ", std::numeric_limits<std::int64_t>::max() >> unused);
 }
 
 }  // namespace gcomp::ir::ops

@@ -39,7 +39,10 @@ constexpr OpDef kFull{
     .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
-          return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}};
+          const auto dtype = c.attributes.get<DType>("dtype");
+          const double value = c.attributes.real("value");
+          c.require(is_float(dtype) || round_to(dtype, value) == value, "value is ", value, ", wanted ", range_text(dtype));
+          return std::vector{TensorType{dtype, c.attributes.integers("shape")}};
         },
     .loops =
         [](const LoopContext& c) {
