@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/verify.h"
+#include "passes/simplify.h"
 
 namespace gcomp::passes {
 namespace {
@@ -79,6 +80,8 @@ class Runner {
     } catch (const SizeError& error) {
       if (pass.stage == Stage::preparing) throw;
       throw SizeError(concat("in pass '", pass.name, "', ", error.what(), "; give smaller shapes"));
+    } catch (const ExchangedStates& error) {
+      throw ExchangedStates(concat("in pass '", pass.name, "', graph @", context_.graph.name(), ": ", error.what()));
     } catch (const UserError& error) {
       if (pass.stage == Stage::preparing) throw;
       throw InternalError(error.what());

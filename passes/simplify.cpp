@@ -175,8 +175,9 @@ class LateUpdates {
     if (order.size() == late_.size()) return order;
     const Node* update =
         *std::ranges::find_if(late_, [&](const Node* node) { return std::ranges::find(order, node) == order.end(); });
-    throw UserError(concat("the updates of %", update->operands[0]->name, " and %", update->operands[1]->name,
-                           " exchange what states hold: one's next value may be another, but not in a circle"));
+    throw ExchangedStates(concat(update->origin.empty() ? "" : concat("node '", update->origin, "': "), "the updates of %",
+                                 update->operands[0]->name, " and %", update->operands[1]->name,
+                                 " exchange what states hold: one's next value may be another, but not in a circle"));
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "ir/base/error.h"
 #include "ir/graph.h"
 
 namespace gcomp::passes {
@@ -22,8 +23,14 @@ struct SimplifyOptions {
 ///   %four = full {value=4}   %two = sqrt %four   %y = mul %x, %two      ->      %two = full {value=2}   %y = mul %x, %two
 bool fold_constants(ir::Graph& graph, const SimplifyOptions& options = {});
 
+/// States that would be each other's next values: the graph's mistake, which only shows once copies of them are gone.
+class ExchangedStates : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// Applies every rule, eliminates equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if
-/// anything changed.
+/// anything changed. Throws ExchangedStates.
 ///   %a = transpose %x {permutation=[1,0]}   %y = matmul %a, %w      ->      %y = matmul %x, %w {transpose_a=true}
 bool simplify(ir::Graph& graph, const SimplifyOptions& options = {});
 

@@ -254,6 +254,28 @@ TEST(Pipeline, AGraphThatIsLoweredAlreadyIsTheCallersMistake) {
   } catch (const UserError& error) { EXPECT_EQ(std::string(error.what()), "the graph is lowered already: node %y is a kernel"); }
 }
 
+/// Which shows only once a pass has taken copies away: it is no fault of that pass, nor of gcomp.
+TEST(Pipeline, StatesInACircleAreTheCallersMistake) {
+  Graph graph = parse(R"(graph @swap(%x: f32[4]) -> (%y) {
+  state %a: f32[4] parameter
+  state %b: f32[4] parameter
+  %one = full {dtype=f32, shape=[4], value=1}
+  %p = mul %a, %one
+  %q = mul %b, %one
+  %y = add %x, %p
+  update %a, %q @first
+  update %b, %p @second
+})");
+  try {
+    lower(graph, {});
+    ADD_FAILURE() << "lowered";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "in pass 'simplify', graph @swap: node 'first': the updates of %a and %b exchange what states hold: "
+                 "one's next value may be another, but not in a circle");
+  }
+}
+
 TEST(Pipeline, APassStopsWithTheFormThatItLacks) {
   std::vector<Pass> rows(pipeline().begin(), pipeline().end());
   std::erase_if(rows, [](const Pass& pass) { return pass.name == "split_reductions"; });

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <iterator>
 #include <new>
+#include <set>
 #include <sstream>
 
 #include "ir/base/nearest.h"
@@ -67,8 +68,16 @@ std::string leave_reproducer(const Step& step, const ir::Graph& before) {
   return out.good() ? concat("\nreproduce with: gcomp-opt ", file.string(), " '--passes=", step.text, "'") : "";
 }
 
+/// "model.gir:3", where the graph begins.
+std::string place_of_graph(const Part& part, const std::string& file) {
+  int line = part.first_line;
+  for (std::string_view rest = part.text; !rest.empty() && !rest.starts_with("graph"); ++line)
+    rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
+  return concat(file, ":", line);
+}
+
 /// Runs one pass on a graph equal to `before`; whatever it breaks is reported with the pass's name.
-void run(const Step& step, const ir::Graph& before, ir::Graph& graph, PassState& state) {
+void run(const Step& step, const std::string& place, const ir::Graph& before, ir::Graph& graph, PassState& state) {
   try {
     state.made.plan.reset();
     const bool changed = step.run(graph, state);
@@ -76,7 +85,7 @@ void run(const Step& step, const ir::Graph& before, ir::Graph& graph, PassState&
     ir::verify(graph);
   } catch (const InternalError& error) {
     throw InternalError(concat("after pass '", step.name, "': ", error.what(), leave_reproducer(step, before)));
-  } catch (const Error& error) { throw UserError(concat("in pass '", step.name, "': ", error.what()), error.code()); }
+  } catch (const Error& error) { throw UserError(concat(place, ": in pass '", step.name, "': ", error.what()), error.code()); }
 }
 
 /// Throws InternalError with both graphs where `after` computes something else than `before`.
@@ -95,9 +104,12 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
   const Directives directives = read_directives(part.text, file, part.first_line);
   PassState state;
   Values values;
+  std::set<std::string> names;
+  add_names(graph, names);
   for (const Step& step : steps) {
     const ir::Graph before = clone(graph);
-    run(step, before, graph, state);
+    run(step, place_of_graph(part, file), before, graph, state);
+    add_names(graph, names);
     if (options.print_after == "all" || options.print_after == step.name)
       std::cerr << "// after " << step.text << "\n"
                 << print(graph, {.elide_constants = true, .plan = state.made.plan ? &*state.made.plan : nullptr});
@@ -113,11 +125,14 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
   }
   if (!options.same_as.empty()) {
     const ir::Graph other = ir::parse(read_text(options.same_as), {.file = options.same_as});
+    add_names(other, names);
     add_values(other, directives, options.seed, values);
     add_values(graph, directives, options.seed, values);
     const std::string agreement = compare_or_show(file, other, graph, values);
     std::cerr << "gcomp-opt: " << options.same_as << ": " << agreement << "\n";
   }
+  if (options.verify_numerics || options.interpret || !options.same_as.empty())
+    for (const std::string& note : notes_of_unused(directives, names)) std::cerr << "gcomp-opt: note: " << note << "\n";
   if (options.print_plan) {
     const ir::MemoryPlan plan = state.made.plan ? *state.made.plan : passes::plan_memory(graph);
     out << passes::describe(graph, plan);

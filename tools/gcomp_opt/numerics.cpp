@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ir/base/hash.h"
+#include "ir/base/nearest.h"
 #include "ir/text/parse.h"
 #include "ir/text/scanner.h"
 #include "ir/text/spelling.h"
@@ -109,6 +110,7 @@ Directives read_directives(std::string_view text, const std::string& file, int f
     Scanner in(row.substr(3), file, line);
     const bool range = in.word("") == "range";
     const std::string name = in.name('%', "a value, as in %x");
+    directives.places.emplace(name, concat(file, ":", line));
     if (range) {
       const double low = real(in);
       directives.ranges[name] = {low, real(in)};
@@ -118,6 +120,21 @@ Directives read_directives(std::string_view text, const std::string& file, int f
     }
   }
   return directives;
+}
+
+void add_names(const Graph& graph, std::set<std::string>& names) {
+  for (const Value* input : graph.inputs()) names.insert(input->name);
+  for (const State& state : graph.states()) names.insert(state.value->name);
+}
+
+std::vector<std::string> notes_of_unused(const Directives& directives, const std::set<std::string>& names) {
+  const std::vector<std::string> known(names.begin(), names.end());
+  std::vector<std::string> notes;
+  for (const auto& [name, place] : directives.places)
+    if (!names.contains(name))
+      notes.push_back(concat(place, ": nothing uses what is said of ", spelled('%', name),
+                             ", wanted an input or a state, which are ", listing(known), did_you_mean(name, known)));
+  return notes;
 }
 
 void add_values(const Graph& graph, const Directives& directives, std::uint64_t seed, Values& values) {

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph.h"
 #include "ir/interpret.h"
@@ -17,9 +19,15 @@ namespace gcomp::opt {
 struct Directives {
   std::map<std::string, std::pair<double, double>> ranges;
   std::map<std::string, Tensor> values;
+  std::map<std::string, std::string> places;  ///< where each stands: "model.gir:3"
 };
 /// Throws UserError on a malformed directive.
 Directives read_directives(std::string_view text, const std::string& file, int first_line);
+
+/// Names of the graph's inputs and states, for which there may be directives.
+void add_names(const ir::Graph& graph, std::set<std::string>& names);
+/// Of directives for something else. A file's runs may come to different graphs, so that one is no error.
+std::vector<std::string> notes_of_unused(const Directives& directives, const std::set<std::string>& names);
 
 using Values = std::map<std::string, Tensor>;
 /// A value for each input and state of `graph`, added to `values` where it has none: a pure function of name, type, seed and

@@ -140,6 +140,8 @@ passes::TrainingRequest request_of(const Graph& graph, const Settings& settings)
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
   const passes::TrainingRequest request = request_of(graph, settings);
+  check_user(!request.trained.empty(), "found no parameter among the ", graph.states().size(), " states of @", graph.name(),
+             ", wanted one at least, such as 'state %w: f32[3,2] parameter'");
   passes::make_training_step(graph, request.loss, *request.optimizer, request.trained, {}, request.scaling, request.step);
   return true;
 }
