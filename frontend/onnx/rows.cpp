@@ -13,7 +13,7 @@ const std::multimap<Key, const Row*>& index() {
     auto* map = new std::multimap<Key, const Row*>();
     for (auto table : {elementwise_rows(), activation_rows(), shape_rows(), slicing_rows(), constant_rows(), reduce_rows(),
                        contract_rows(), pool_rows(), norm_rows(), recurrent_rows(), resize_rows(), attention_rows(), random_rows(),
-                       index_rows(), loss_rows(), sequence_rows(), einsum_rows()})
+                       index_rows(), loss_rows(), sequence_rows(), einsum_rows(), sampling_rows(), signal_rows()})
       for (const Row& row : table) map->emplace(Key{row.domain, row.op}, &row);
     return map;
   }();

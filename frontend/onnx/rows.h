@@ -34,6 +34,8 @@ std::span<const Row> index_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> einsum_rows();
 std::span<const Row> sequence_rows();
+std::span<const Row> sampling_rows();
+std::span<const Row> signal_rows();
 
 /// The row with the newest `since` not above `opset`; null if there is none.
 const Row* find_row(std::string_view domain, std::string_view op, std::int64_t opset);

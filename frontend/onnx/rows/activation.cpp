@@ -31,6 +31,11 @@ Items hard_swish_row(NodeContext& n) { return formulas::hard_swish(n.var(0)); }
 Items softsign_row(NodeContext& n) { return formulas::softsign(n.var(0)); }
 Items mish_row(NodeContext& n) { return formulas::mish(n.var(0)); }
 Items swish_row(NodeContext& n) { return formulas::swish(n.var(0), n.real("alpha", 1)); }
+/// Of a gate and a value of one shape.
+Items swiglu_row(NodeContext& n) {
+  n.require(n.type(0) == n.type(1), "A is ", to_string(n.type(0)), ", B ", to_string(n.type(1)), ", wanted the same");
+  return formulas::swish(n.var(0), n.real("alpha", 1)) * n.var(1);
+}
 Items gelu_row(NodeContext& n) {
   Var x = n.var(0);
   const std::string form = n.text("approximate", "none");
@@ -81,6 +86,7 @@ constexpr Row kActivationRows[] = {
     {"Softsign", 1, softsign_row},
     {"Mish", 18, mish_row},
     {"Swish", 24, swish_row},
+    {"SwiGLU", 28, swiglu_row},
     {"Gelu", 20, gelu_row},
     {"Gelu", 1, gelu_row, true, "com.microsoft"},
     {"Shrink", 9, shrink_row},

@@ -9,6 +9,8 @@
 namespace gcomp::frontend {
 namespace {
 
+namespace ops = ir::ops;
+
 Shape leading(const Shape& shape, std::size_t drop) {
   return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(drop));
 }
@@ -127,11 +129,35 @@ Items conv_transpose_row(NodeContext& n) {
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 
+/// Windows back into the image that they are of, sums where they overlap: [n, c * elements of a window, windows] to [n, c, ...].
+Items col2im_row(NodeContext& n) {
+  Builder& b = n.b();
+  Var x = n.var(0);
+  const Shape image = n.integers(1, "the image's shape");
+  const Windows w = windows_of(n, image, n.integers(2, "the block's shape"));
+  const std::int64_t block = element_count(w.kernel);
+  Shape positions;
+  for (std::size_t i = 0; i < image.size(); ++i) {
+    const std::int64_t room = image[i] + w.low[i] + w.high[i] - w.extent(i);
+    n.require(room >= 0, "a window of ", w.extent(i), " does not fit the padded axis ", i, " of ", image[i]);
+    positions.push_back(room / w.strides[i] + 1);
+  }
+  n.require(x.rank() == 3 && x.dim(1) % block == 0 && x.dim(2) == element_count(positions), "the input is ", to_string(x.type()),
+            ", wanted [n, channels * ", block, ", ", element_count(positions), "]");
+  const Shape outer{x.dim(0), x.dim(1) / block};
+  const auto joined = [](Shape shape, const Shape& more) {
+    shape.insert(shape.end(), more.begin(), more.end());
+    return shape;
+  };
+  Var windows = b.transpose(b.reshape(x, {outer[0], outer[1], block, x.dim(2)}), {0, 1, 3, 2});
+  ir::Attributes attributes = formulas::attributes_of(w);
+  attributes.set("sizes", image);
+  return b.apply(ops::kWindowSum, {b.reshape(windows, joined(joined(outer, positions), w.kernel))}, attributes);
+}
+
 constexpr Row kContractRows[] = {
-    {"MatMul", 1, matmul_row},
-    {"Gemm", 7, gemm_row},
-    {"Conv", 1, conv_row},
-    {"ConvTranspose", 1, conv_transpose_row},
+    {"MatMul", 1, matmul_row},  {"Gemm", 7, gemm_row}, {"Conv", 1, conv_row}, {"ConvTranspose", 1, conv_transpose_row},
+    {"Col2Im", 18, col2im_row},
 };
 
 }  // namespace

@@ -264,12 +264,34 @@ Items compress_row(NodeContext& n) {
   return n.b().gather(x, n.b().constant(Tensor::of_integers(kept)), flattened ? 0 : n.axis(n.integer("axis", 0), x.rank()));
 }
 
+/// A cache with new elements from a position of each row on: what lies there reads the update.
+Items tensor_scatter_row(NodeContext& n) {
+  Builder& b = n.b();
+  Var past = n.var(0), update = n.var(1);
+  const std::int64_t axis = n.axis(n.integer("axis", -2), past.rank());
+  const std::string mode = n.text("mode", "linear");
+  n.require(mode == "linear" || mode == "circular", "mode is '", mode, "', wanted linear or circular");
+  Shape fits = past.shape();
+  fits[static_cast<std::size_t>(axis)] = update.rank() == past.rank() ? update.dim(axis) : 0;
+  const std::int64_t size = past.dim(axis), count = fits[static_cast<std::size_t>(axis)];
+  n.require(axis > 0 && update.shape() == fits && count <= size, "the cache is ", to_string(past.type()), ", the update ",
+            to_string(update.type()));
+  if (count == 0) return past;
+  Var offset = b.iota({DType::i64, past.shape()}, axis);
+  if (n.has(2)) offset = offset - b.broadcast(b.cast(n.var(2), DType::i64), past.shape(), {0});
+  if (mode == "circular") offset = ops::kFlooredRemainder(offset, b.like(offset, static_cast<double>(size)));
+  const Var written = ops::kAnd(b.like(offset, 0) <= offset, offset < b.like(offset, static_cast<double>(count)));
+  const Var from = b.select(written, offset, b.like(offset, 0));
+  return b.select(written, b.gather(flat(b, update), element_positions(n, fits, from, axis), 0), past);
+}
+
 constexpr Row kIndexRows[] = {
     {"GatherElements", 11, gather_elements_row},
     {"GatherND", 11, gather_nd_row},
     {"ScatterElements", 11, scatter_elements_row},
     {"Scatter", 9, scatter_elements_row},
     {"ScatterND", 11, scatter_nd_row},
+    {"TensorScatter", 24, tensor_scatter_row},
     {"OneHot", 9, one_hot_row},
     {"CumSum", 11, running_row<ops::kCumulativeSum>},
     {"CumProd", 26, running_row<ops::kCumulativeProduct>},

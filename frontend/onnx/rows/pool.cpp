@@ -100,9 +100,44 @@ Items lp_pool_row(NodeContext& n) {
 }
 Items global_lp_pool_row(NodeContext& n) { return lp_sums(n, n.var(0), static_cast<double>(n.integer("p", 2)), nullptr); }
 
+/// Each value at its place among the elements of the result, zeros elsewhere. Windows that overlap may have one maximum, which
+/// comes from each of them: their mean is that value.
+Items max_unpool_row(NodeContext& n) {
+  Builder& b = n.b();
+  Var x = n.var(0);
+  const Windows w = windows_of(n, spatial_sizes(n, x));
+  n.require(n.shape(1) == x.shape(), "the input is ", to_string(x.type()), ", the indices are ", to_string(n.type(1)));
+  Shape shape{x.dim(0), x.dim(1)};
+  for (std::size_t i = 0; i < w.rank(); ++i)
+    shape.push_back((x.dim(static_cast<std::int64_t>(i) + 2) - 1) * w.strides[i] + w.kernel[i] - w.low[i] - w.high[i]);
+  const std::int64_t size = element_count(shape), count = x.type().elements();
+  const auto add = [&](Var values) {
+    return b.apply(ops::kScatterAdd, {b.reshape(n.var(1), {count}), values}, {{"axis", std::int64_t{0}}, {"size", size}});
+  };
+  Var sum = add(b.reshape(x, {count}));
+  bool apart = true;
+  for (std::size_t i = 0; i < w.rank(); ++i) apart = apart && w.strides[i] >= w.kernel[i];
+  if (!apart) {
+    const Var times = add(b.full({x.dtype(), {count}}, 1));
+    sum = sum / ops::kMaximum(times, b.like(times, 1));
+  }
+  Var result = b.reshape(sum, shape);
+  if (!n.has(2)) return result;
+  const Integers wanted = n.integers(2, "the output's shape");
+  n.require(wanted.size() == shape.size(), wanted.size(), " sizes for ", shape.size(), " axes");
+  Integers high;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    n.require(wanted[i] >= shape[i] && wanted[i] < (std::int64_t{1} << 31), "the output's axis ", i, " is ", wanted[i], ", wanted ",
+              shape[i], " or more");
+    high.push_back(wanted[i] - shape[i]);
+  }
+  return b.pad(result, Integers(shape.size(), 0), high, 0);
+}
+
 constexpr Row kPoolRows[] = {
     {"AveragePool", 1, average_pool_row},
     {"MaxPool", 1, max_pool_row},
+    {"MaxUnpool", 9, max_unpool_row},
     {"LpPool", 2, lp_pool_row},
     {"GlobalAveragePool", 1, global_average_pool_row},
     {"GlobalMaxPool", 1, global_max_pool_row},

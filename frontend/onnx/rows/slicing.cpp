@@ -152,9 +152,32 @@ Items trilu_row(NodeContext& n) {
   return n.b().select(keep, x, n.b().like(x, 0));
 }
 
+/// To the sizes that are wanted, about the middle: what is odd of it is cut or added at the end.
+Items center_crop_pad_row(NodeContext& n) {
+  Var x = n.var(0);
+  const Integers wanted = n.integers(1, "the shape");
+  Integers axes = n.integers("axes", first_axes(static_cast<std::size_t>(x.rank())));
+  n.require(wanted.size() == axes.size(), wanted.size(), " sizes for ", axes.size(), " axes");
+  Integers starts(x.shape().size(), 0), low(x.shape().size(), 0), high(x.shape().size(), 0);
+  Shape kept = x.shape();
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(n.axis(axes[i], x.rank()));
+    const std::int64_t missing = wanted[i] - x.shape()[axis];
+    n.require(wanted[i] >= 0 && wanted[i] < kMaxPadded, "a size is ", wanted[i]);
+    if (missing < 0) starts[axis] = -missing / 2, kept[axis] = wanted[i];
+    else low[axis] = missing / 2, high[axis] = missing - missing / 2;
+  }
+  return n.b().pad(n.b().slice(x, starts, kept, Integers(kept.size(), 1)), low, high, 0);
+}
+
 constexpr Row kSlicingRows[] = {
-    {"Slice", 1, slice_attributes_row}, {"Slice", 10, slice_row}, {"Pad", 1, pad_attributes_row}, {"Pad", 11, pad_row},
-    {"Gather", 1, gather_row},          {"Trilu", 14, trilu_row},
+    {"Slice", 1, slice_attributes_row},
+    {"Slice", 10, slice_row},
+    {"Pad", 1, pad_attributes_row},
+    {"Pad", 11, pad_row},
+    {"Gather", 1, gather_row},
+    {"Trilu", 14, trilu_row},
+    {"CenterCropPad", 18, center_crop_pad_row},
 };
 
 }  // namespace
