@@ -7,6 +7,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_depthwise.h"
+#include "runtime/cpu/convolution_few.h"
 #include "runtime/cpu/convolution_half.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
@@ -88,6 +89,7 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_half_convolution(call, operands);
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
+  if (takes_few_results(call)) return make_few_results_convolution(call, operands);
   if (!takes_blocked(call)) return make_unfolded_convolution(call, operands);
   return is_matrix_product(call) ? make_convolution_product(call, operands) : make_blocked_convolution(call, operands);
 }

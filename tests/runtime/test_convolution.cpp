@@ -8,6 +8,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution.h"
 #include "runtime/cpu/convolution_blocked.h"
+#include "runtime/cpu/convolution_few.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/convolution_winograd.h"
@@ -159,6 +160,14 @@ const ConvolutionCase kCases[] = {
     {"kernel wider than input", 2, 3, 4, 1, {2, 3}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
     {"two blocks of positions", 4, 20, 36, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"one image", 1, 16, 16, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"few results", 3, 40, 3, 1, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"few results, dilated, uneven pads", 2, 33, 4, 1, {10, 7}, {3, 5}, {1, 1}, {2, 1}, {0, 4}, {2, 2}},
+    {"one result of several blocks of lines", 2, 32, 1, 1, {50, 130}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"few results of one dimension", 3, 32, 2, 1, {50}, {3}, {1}, {1}, {1}, {1}},
+    {"few results of planes", 2, 32, 3, 1, {3, 6, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {"few results, kernel wider than input", 2, 32, 2, 1, {2, 3}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"few results, pads wider than kernel", 2, 300, 3, 1, {4, 5}, {3, 3}, {1, 1}, {4, 3}, {3, 4}, {1, 1}},
+    {"few channels of an image", 2, 3, 48, 1, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"many partial sums", 37, 8, 8, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
 };
 
@@ -197,6 +206,26 @@ TEST(Convolution, ProductsF32) {
       check(call, make_convolution_product);
     }
   EXPECT_GE(products, 6);  // all three of "1x1" and of "1x1, many weights"
+}
+
+/// What few results are: by them, not as others.
+TEST(Convolution, FewResultsAreTaken) {
+  const auto takes = [](std::int64_t inputs, std::int64_t outputs, ConvolutionKind kind, const ConvolutionCase& other) {
+    ConvolutionCase c = other;
+    c.inputs = inputs, c.outputs = outputs;
+    return takes_few_results(make_call(c, kind, DType::f32, /*channels_last=*/true));
+  };
+  const ConvolutionCase plain{"", 3, 32, 3, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  for (const ConvolutionKind kind : kKinds) {
+    const bool gradient = kind == ConvolutionKind::input_gradient;
+    EXPECT_EQ(takes(32, 4, kind, plain), !gradient);
+    EXPECT_EQ(takes(4, 32, kind, plain), gradient);
+    EXPECT_FALSE(takes(32, 5, kind, plain));
+    EXPECT_FALSE(takes(31, 4, kind, plain));
+    EXPECT_FALSE(takes(32, 4, kind, {"", 3, 0, 0, 1, {8, 8}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}}));
+    EXPECT_FALSE(takes(32, 4, kind, {"", 3, 0, 0, 1, {8, 8}, {3, 3}, {1, 2}, {1, 1}, {1, 1}, {1, 1}}));
+    EXPECT_FALSE(takes(32, 4, kind, {"", 3, 0, 0, 1, {4, 8, 8}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}));
+  }
 }
 
 const ConvolutionCase kWinogradCases[] = {
