@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -28,7 +29,8 @@ inline void run_call(LibraryCall& call, int threads) {
   call.run(pool);
   call.run(pool);  // scratch that still holds the first run's data must not matter
   const auto expect_untouched = [&](const std::byte* from, const std::byte* to, const char* what) {
-    EXPECT_TRUE(std::all_of(from, to, [](std::byte byte) { return byte == kUntouched; })) << "writes behind its scratch, " << what;
+    const bool same = *from == kUntouched && std::memcmp(from, from + 1, static_cast<std::size_t>(to - from - 1)) == 0;
+    EXPECT_TRUE(same) << "writes behind its scratch, " << what;
   };
   expect_untouched(scratch.data() + size.shared, own, "which all threads share");
   for (std::int64_t i = 0; i < threads; ++i)

@@ -63,42 +63,47 @@ Tensors make_tensors(const ConvolutionCall& call) {
 /// The written tensor's values: every product input * weight * output is one term of one element of it.
 std::vector<double> reference(const ConvolutionCall& call, const Tensors& t) {
   const ConvolutionShape s = shape_of(call);
-  Tensors copy = t;
-  std::vector<double> result(static_cast<std::size_t>(copy.result(call.kind).elements()), 0.0);
-  for (std::int64_t n = 0; n < s.batch; ++n)
-    for (std::int64_t g = 0; g < s.groups; ++g)
-      for (std::int64_t o = 0; o < s.group_outputs; ++o)
-        for (std::int64_t c = 0; c < s.group_inputs; ++c)
-          for (std::int64_t p = 0; p < s.positions(); ++p)
-            for (std::int64_t tap = 0; tap < s.taps(); ++tap) {
-              const std::int64_t at[] = {p / (s.output[1] * s.output[2]), p / s.output[2] % s.output[1], p % s.output[2]};
-              const std::int64_t k[] = {tap / (s.kernel[1] * s.kernel[2]), tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
-              std::int64_t position = 0;
-              bool inside = true;
-              for (int i = 0; i < 3; ++i) {
-                const std::int64_t x = at[i] * s.stride[i] + k[i] * s.dilation[i] - s.pad[i];
-                inside = inside && x >= 0 && x < s.input[i];
-                position = position * s.input[i] + x;
-              }
-              if (!inside) continue;
-              const std::int64_t x = n * s.input_strides.image + (g * s.group_inputs + c) * s.input_strides.channel +
-                                     position * s.input_strides.position;
-              const std::int64_t w = ((g * s.group_outputs + o) * s.group_inputs + c) * s.taps() + tap;
-              const std::int64_t y =
-                  n * s.output_strides.image + (g * s.group_outputs + o) * s.output_strides.channel + p * s.output_strides.position;
-              switch (call.kind) {
-                case ConvolutionKind::forward: result[static_cast<std::size_t>(y)] += t.input.at(x) * t.weight.at(w); break;
-                case ConvolutionKind::input_gradient: result[static_cast<std::size_t>(x)] += t.output.at(y) * t.weight.at(w); break;
-                case ConvolutionKind::weight_gradient: result[static_cast<std::size_t>(w)] += t.output.at(y) * t.input.at(x); break;
-              }
-            }
+  std::vector<double> input = t.input.to_doubles(), weight = t.weight.to_doubles(), output = t.output.to_doubles();
+  std::vector<double>& result = call.kind == ConvolutionKind::forward          ? output
+                                : call.kind == ConvolutionKind::input_gradient ? input
+                                                                               : weight;
+  std::ranges::fill(result, 0.0);
+  const auto add_channels = [&](double* x, double* w, double* y) {
+    const std::int64_t step = s.input_strides.channel, taps = s.taps();
+    for (std::int64_t c = 0; c < s.group_inputs; ++c, x += step, w += taps) switch (call.kind) {
+        case ConvolutionKind::forward: *y += *x * *w; break;
+        case ConvolutionKind::input_gradient: *x += *y * *w; break;
+        case ConvolutionKind::weight_gradient: *w += *y * *x; break;
+      }
+  };
+  for (std::int64_t p = 0; p < s.positions(); ++p)
+    for (std::int64_t tap = 0; tap < s.taps(); ++tap) {
+      const std::int64_t at[] = {p / (s.output[1] * s.output[2]), p / s.output[2] % s.output[1], p % s.output[2]};
+      const std::int64_t k[] = {tap / (s.kernel[1] * s.kernel[2]), tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
+      std::int64_t position = 0;
+      bool inside = true;
+      for (int i = 0; i < 3; ++i) {
+        const std::int64_t x = at[i] * s.stride[i] + k[i] * s.dilation[i] - s.pad[i];
+        inside = inside && x >= 0 && x < s.input[i];
+        position = position * s.input[i] + x;
+      }
+      if (!inside) continue;
+      for (std::int64_t n = 0; n < s.batch; ++n)
+        for (std::int64_t o = 0; o < s.groups * s.group_outputs; ++o) {
+          const std::int64_t first = o / s.group_outputs * s.group_inputs;  // channel
+          add_channels(
+              input.data() + n * s.input_strides.image + first * s.input_strides.channel + position * s.input_strides.position,
+              weight.data() + o * s.group_inputs * s.taps() + tap,
+              output.data() + n * s.output_strides.image + o * s.output_strides.channel + p * s.output_strides.position);
+        }
+    }
   return result;
 }
 
 Tensor run(const ConvolutionCall& call, const Tensors& given, int threads, ConvolutionFactory make) {
   Tensors t = given;
   Tensor& result = t.result(call.kind);
-  for (std::int64_t i = 0; i < result.elements(); ++i) result.set(i, 77);
+  result = Tensor::of(call.dtype, {result.elements()}, {77.0});
   const auto prepared = make(call, {t.input.data(), t.weight.data(), t.output.data()});
   if (!prepared) return {};
   run_call(*prepared, threads);
@@ -120,8 +125,9 @@ void check(const ConvolutionCall& call, ConvolutionFactory make = make_convoluti
   const Tensor result = run(call, tensors, 1, make);
   const std::vector<double> expected = reference(call, tensors);
   ASSERT_EQ(result.elements(), static_cast<std::int64_t>(expected.size()));
-  for (std::int64_t i = 0; i < result.elements(); ++i)
-    ASSERT_NEAR(result.at(i), expected[static_cast<std::size_t>(i)], tolerance(call)) << "element " << i;
+  const std::vector<double> found = result.to_doubles();
+  const double near = tolerance(call);
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], near) << "element " << i;
   for (const int threads : {2, 3}) EXPECT_TRUE(run(call, tensors, threads, make) == result) << threads << " threads";
 }
 

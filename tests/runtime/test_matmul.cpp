@@ -64,8 +64,9 @@ Tensor run(const Problem& problem, const Tensor& a, const Tensor& b, int threads
 }
 
 /// The reference in double, on top of a buffer of kUntouched.
-std::vector<double> reference(const Problem& problem, const Tensor& a, const Tensor& b) {
+std::vector<double> reference(const Problem& problem, const Tensor& of_a, const Tensor& of_b) {
   const MatmulCall& call = problem.call;
+  const std::vector<double> a = of_a.to_doubles(), b = of_b.to_doubles();
   std::vector<double> c(static_cast<std::size_t>(problem.c_elements), kUntouched);
   Shape index(call.batch.size(), 0);
   if (element_count(call.batch) == 0) return c;
@@ -78,10 +79,9 @@ std::vector<double> reference(const Problem& problem, const Tensor& a, const Ten
     }
     for (std::int64_t i = 0; i < call.m; ++i)
       for (std::int64_t j = 0; j < call.n; ++j) {
+        const double *x = a.data() + oa + i * call.a.row_stride, *y = b.data() + ob + j * call.b.column_stride;
         double sum = 0;
-        for (std::int64_t p = 0; p < call.k; ++p)
-          sum += a.at(oa + i * call.a.row_stride + p * call.a.column_stride) *
-                 b.at(ob + p * call.b.row_stride + j * call.b.column_stride);
+        for (std::int64_t p = 0; p < call.k; ++p) sum += x[p * call.a.column_stride] * y[p * call.b.row_stride];
         c[static_cast<std::size_t>(oc + i * call.c.row_stride + j * call.c.column_stride)] = sum;
       }
   } while (next_index(index, call.batch));
@@ -109,10 +109,11 @@ void check(const Problem& problem, MatmulFactory make = make_matmul) {
   const Tensor a = Tensor::of(call.dtype, {problem.a_elements}, va), b = Tensor::of(call.dtype, {problem.b_elements}, vb);
   const Tensor c = run(problem, a, b, 1, make);
   ASSERT_EQ(c.elements(), problem.c_elements);
-  const std::vector<double> expected = reference(problem, a, b);
-  for (std::int64_t i = 0; i < problem.c_elements; ++i)
-    ASSERT_NEAR(c.at(i), expected[static_cast<std::size_t>(i)], tolerance(call.dtype, call.k))
-        << "element " << i << " of " << gcomp::to_string(call.batch) << " x " << call.m << "x" << call.n << "x" << call.k;
+  const std::vector<double> expected = reference(problem, a, b), found = c.to_doubles();
+  const double near = tolerance(call.dtype, call.k);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], near) << "element " << i << " of " << gcomp::to_string(call.batch) << " x " << call.m << "x"
+                                             << call.n << "x" << call.k;
   for (const int threads : {2, 3, 7}) EXPECT_TRUE(run(problem, a, b, threads, make) == c) << threads << " threads";
 }
 

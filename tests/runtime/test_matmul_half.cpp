@@ -78,23 +78,37 @@ std::vector<std::uint16_t> run(const Problem& problem, const GemmFunctions& gemm
   return c;
 }
 
-/// Calls visit(place in C, of each k the two elements).
-template <class Visit>
-void for_elements(const Problem& problem, Visit visit) {
+std::vector<float> widened(const Problem& problem, const std::vector<std::uint16_t>& bits) {
+  std::vector<float> values(bits.size());
+  std::ranges::transform(bits, values.begin(), problem.call.dtype == DType::f16 ? f16_to_float : bf16_to_float);
+  return values;
+}
+
+/// Calls visit(place in C, of each k the two elements), these as `read` makes them of their bits.
+void for_elements(const Problem& problem, const auto& read, const auto& visit) {
   const MatmulCall& call = problem.call;
+  const std::vector<float> a = read(problem, problem.a), b = read(problem, problem.b);
   const auto at = [](const MatrixView& view, std::int64_t matrix, std::int64_t row, std::int64_t column) {
     return static_cast<std::size_t>(view.offset + matrix * view.batch_strides[0] + row * view.row_stride +
                                     column * view.column_stride);
   };
   for (std::int64_t matrix = 0; matrix < call.batch[0]; ++matrix)
     for (std::int64_t i = 0; i < call.m; ++i)
-      for (std::int64_t j = 0; j < call.n; ++j)
-        visit(at(call.c, matrix, i, j), [&, matrix, i, j](std::int64_t k) {
-          return std::pair{problem.a[at(call.a, matrix, i, k)], problem.b[at(call.b, matrix, k, j)]};
-        });
+      for (std::int64_t j = 0; j < call.n; ++j) {
+        const float *x = a.data() + at(call.a, matrix, i, 0), *y = b.data() + at(call.b, matrix, 0, j);
+        const std::int64_t x_step = call.a.column_stride, y_step = call.b.row_stride;
+        visit(at(call.c, matrix, i, j), [=](std::int64_t k) { return std::pair{x[k * x_step], y[k * y_step]}; });
+      }
 }
 
 float flushed(float value) { return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value; }
+
+/// What products of bf16 read: numbers below the normal ones are zeros.
+std::vector<float> flushed_of(const Problem& problem, const std::vector<std::uint16_t>& bits) {
+  std::vector<float> values = widened(problem, bits);
+  std::ranges::transform(values, values.begin(), flushed);
+  return values;
+}
 
 /// By tiles.
 std::vector<std::uint16_t> run(const Problem& problem, const TileFunctions& tiles, int threads = 2) {
@@ -111,7 +125,7 @@ std::uint16_t promised(const Problem& problem, const auto& elements) {
       for (const std::int64_t one : {k + 1, k}) {
         if (one >= problem.call.k) continue;
         const auto [a, b] = elements(one);
-        sum = flushed(std::fma(flushed(bf16_to_float(a)), flushed(bf16_to_float(b)), sum));
+        sum = flushed(std::fma(a, b, sum));
       }
     total = k0 == 0 ? sum : flushed(total + sum);
   }
@@ -129,7 +143,7 @@ std::uint16_t promised_of_tiles(const Problem& problem, const auto& elements, st
       for (std::int64_t k = step * kTileDepth; k < std::min((step + 1) * kTileDepth, depth); ++k) {
         const auto [a, b] = elements(k);
         float& chain = of_parity[k % 2];
-        chain = flushed(std::fma(flushed(bf16_to_float(a)), flushed(bf16_to_float(b)), chain));
+        chain = flushed(std::fma(a, b, chain));
       }
       sum = flushed(sum + flushed(of_parity[0] + of_parity[1]));
     }
@@ -147,7 +161,7 @@ TEST(HalfMatmul, SumsOfBf16AreThePromisedOnes) {
       for (const Layout b : {Layout::rows, Layout::columns}) {
         const Problem problem = make_problem(DType::bf16, 2, size[0], size[1], size[2], a, b, Layout::rows);
         const std::vector<std::uint16_t> c = run(problem, gemm_functions());
-        for_elements(problem, [&](std::size_t place, const auto& elements) {
+        for_elements(problem, flushed_of, [&](std::size_t place, const auto& elements) {
           ASSERT_EQ(c[place], promised(problem, elements)) << place << " of " << testing::PrintToString(size);
         });
       }
@@ -162,7 +176,7 @@ TEST(HalfMatmul, SumsOfTilesAreThePromisedOnes) {
     SCOPED_TRACE(testing::PrintToString(std::array{call.m, call.n, call.k}));
     const std::vector<std::uint16_t> c = run(problem, tiles_in_memory());
     std::vector<char> written(c.size());
-    for_elements(problem, [&](std::size_t place, const auto& elements) {
+    for_elements(problem, flushed_of, [&](std::size_t place, const auto& elements) {
       ASSERT_EQ(c[place], promised_of_tiles(problem, elements, slices)) << place;
       written[place] = 1;
     });
@@ -209,7 +223,7 @@ TEST(HalfMatmul, NumbersThatAreNoLongerNormalAreZeros) {
   for (const InstructionSet set : {InstructionSet::avx2, widest_instruction_set()}) {
     const std::vector<std::uint16_t> c = run(problem, gemm_functions(set));
     int others = 0;
-    for_elements(problem, [&](std::size_t place, const auto& elements) {
+    for_elements(problem, flushed_of, [&](std::size_t place, const auto& elements) {
       ASSERT_EQ(c[place], promised(problem, elements)) << shown_name(set);
       others += (c[place] & 0x7fff) != 0;
     });
@@ -264,11 +278,12 @@ TEST(HalfMatmul, ResultsAreNearThoseInDouble) {
             return static_cast<double>(dtype == DType::f16 ? f16_to_float(bits) : bf16_to_float(bits));
           };
           std::vector<char> written(c.size());
-          for_elements(problem, [&](std::size_t place, const auto& elements) {
+          for_elements(problem, widened, [&](std::size_t place, const auto& elements) {
             double sum = 0, size = 0;
             for (std::int64_t k = 0; k < problem.call.k; ++k) {
               const auto [x, y] = elements(k);
-              sum += value(x) * value(y), size += std::abs(value(x) * value(y));
+              const double term = static_cast<double>(x) * static_cast<double>(y);
+              sum += term, size += std::abs(term);
             }
             // Half of the last digit of the result, and of each sum in f32.
             const double digit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
