@@ -9,7 +9,6 @@
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
 #include "ir/segments.h"
-#include "tests/cuda/shim/host_module.h"
 
 namespace gcomp::cuda_shim {
 
@@ -175,7 +174,7 @@ std::string KernelRunner::run_case(Emulator& emulator, const KernelCase& c, cons
 
 std::vector<std::string> KernelRunner::run() {
   std::vector<std::string> problems;
-  const KernelModules modules(prelude(), kernels());
+  const KernelModules modules(prelude(), kernels(), Runs::once);
   Emulator emulator;
   for (const KernelCase& c : cases_) {
     std::string problem;
@@ -189,7 +188,7 @@ std::vector<std::string> KernelRunner::run() {
   return problems;
 }
 
-KernelModules::KernelModules(const std::string& prelude, const std::vector<runtime::Kernel>& kernels) {
+KernelModules::KernelModules(const std::string& prelude, const std::vector<runtime::Kernel>& kernels, Runs runs) {
   modules_.resize((kernels.size() + kKernelsAModule - 1) / kKernelsAModule);
   std::vector<std::exception_ptr> failures(modules_.size());
   std::atomic<std::size_t> next{0};
@@ -202,7 +201,7 @@ KernelModules::KernelModules(const std::string& prelude, const std::vector<runti
         names.push_back(kernels[k].name);
       }
       try {
-        modules_[m] = std::make_unique<HostModule>(text, names);
+        modules_[m] = std::make_unique<HostModule>(text, names, watch_by_environment(), runs);
       } catch (...) { failures[m] = std::current_exception(); }
     }
   };

@@ -9,6 +9,7 @@
 #include "codegen/kernel_table.h"
 #include "ir/graph.h"
 #include "tests/cuda/shim/emulator.h"
+#include "tests/cuda/shim/host_module.h"
 
 namespace gcomp::cuda_shim {
 
@@ -53,12 +54,12 @@ class KernelRunner {
 /// Compiles kernels behind the prelude, some modules at a time; functions in the order of the kernels.
 class KernelModules {
  public:
-  KernelModules(const std::string& prelude, const std::vector<runtime::Kernel>& kernels);
+  KernelModules(const std::string& prelude, const std::vector<runtime::Kernel>& kernels, Runs runs = Runs::often);
   ~KernelModules();
   const Function& function(int kernel) const { return functions_[static_cast<std::size_t>(kernel)]; }
 
  private:
-  std::vector<std::unique_ptr<class HostModule>> modules_;
+  std::vector<std::unique_ptr<HostModule>> modules_;
   std::vector<Function> functions_;
 };
 

@@ -17,13 +17,15 @@ namespace fs = std::filesystem;
 
 constexpr char kDeviceHeader[] = GCOMP_SOURCE_DIR "/tests/cuda/shim/device.h";
 /// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only. Variables
-/// are the module's own, so that it can be unloaded. -O1, as most kernels run for less time than they take to compile.
+/// are the module's own, so that it can be unloaded.
 constexpr char kFlags[] =
-    "-std=c++17 -nostdinc++ -O1 -fPIC -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
+    "-std=c++17 -nostdinc++ -fPIC -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
 #if defined(__GNUC__) && !defined(__clang__)
     " -fno-gnu-unique"
 #endif
     ;
+/// What runs once takes twice as long to compile with -O1 as with -Og, products and steps of trainings run for longer than that.
+const char* optimization(Runs runs) { return runs == Runs::once ? " -Og" : " -O1"; }
 /// Each access becomes a call of one of device.h's functions; ThreadSanitizer's own library is not linked.
 constexpr char kWatchFlags[] = " -fsanitize=thread -DGCOMP_SHIM_WATCHED";
 /// The most dynamic shared memory that a block has on any GPU.
@@ -95,20 +97,20 @@ Watch watch_by_environment() {
 }
 
 std::string host_compiler_identity() {
-  static const std::string identity =
-      concat(GCOMP_HOST_COMPILER, " ", kFlags, watch_by_environment() == Watch::accesses ? kWatchFlags : "", "\n", kDynamicShared,
-             "\n", test::contents(kDeviceHeader));
+  static const std::string identity = concat(GCOMP_HOST_COMPILER, " ", kFlags, optimization(Runs::often),
+                                             watch_by_environment() == Watch::accesses ? kWatchFlags : "", "\n", kDynamicShared,
+                                             "\n", test::contents(kDeviceHeader));
   return identity;
 }
 
-HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels, Watch watch) {
+HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels, Watch watch, Runs runs) {
   const test::TemporaryDirectory folder;
   std::ofstream(folder / "kernels.cpp", std::ios::binary) << host_source(text, kernels);
   const fs::path object = folder / "kernels.o", library = folder / "kernels.so", log = folder / "log";
   const std::string compiler = concat("'", GCOMP_HOST_COMPILER, "' ");
-  const std::string command = concat("{ ", compiler, kFlags, watch == Watch::accesses ? kWatchFlags : "", " -c '",
-                                     (folder / "kernels.cpp").string(), "' -o '", object.string(), "' && ", compiler, "-shared '",
-                                     object.string(), "' -o '", library.string(), "'; } 2> '", log.string(), "'");
+  const std::string command = concat("{ ", compiler, kFlags, optimization(runs), watch == Watch::accesses ? kWatchFlags : "",
+                                     " -c '", (folder / "kernels.cpp").string(), "' -o '", object.string(), "' && ", compiler,
+                                     "-shared '", object.string(), "' -o '", library.string(), "'; } 2> '", log.string(), "'");
   HostCompilation result;
   const bool accepted = std::system(command.c_str()) == 0;
   result.log = test::contents(log);
@@ -119,9 +121,9 @@ HostCompilation compile_for_host(const std::string& text, const std::vector<std:
   return result;
 }
 
-HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch)
+HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch, Runs runs)
     : HostModule([&] {
-        HostCompilation made = compile_for_host(text, kernels, watch);
+        HostCompilation made = compile_for_host(text, kernels, watch, runs);
         if (made.library.empty()) throw InternalError(concat("the host compiler refused CUDA text:\n", made.log.substr(0, 4000)));
         return made.library;
       }()) {}

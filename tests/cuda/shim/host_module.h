@@ -25,9 +25,12 @@ enum class Watch : bool { nothing, accesses };
 /// What GCOMP_EMULATED_RACES asks for.
 Watch watch_by_environment();
 
+/// How much the compiler does for a kernel's speed.
+enum class Runs : bool { often, once };
+
 /// Compiles text that defines kernels of the given names. Safe from several threads.
 HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels,
-                                 Watch watch = watch_by_environment());
+                                 Watch watch = watch_by_environment(), Runs runs = Runs::often);
 
 /// What, beside the text, decides what compile_for_host gives: the compiler, its flags, device.h.
 std::string host_compiler_identity();
@@ -35,7 +38,8 @@ std::string host_compiler_identity();
 class HostModule {
  public:
   /// Throws InternalError with the compiler's log where it refuses.
-  HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch = watch_by_environment());
+  HostModule(const std::string& text, const std::vector<std::string>& kernels, Watch watch = watch_by_environment(),
+             Runs runs = Runs::often);
   /// Of a library that compile_for_host made. Throws InternalError where it does not load.
   explicit HostModule(std::span<const std::byte> library);
   ~HostModule();
