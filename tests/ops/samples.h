@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,7 +21,15 @@ struct OpCase {
   std::string label;
 };
 
-inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.label; }
+/// As a parameter of tests, which GoogleTest copies several times for each test at every start.
+using SharedCase = std::shared_ptr<const OpCase>;
+inline void PrintTo(const SharedCase& c, std::ostream* out) { *out << c->label; }
+
+inline std::vector<SharedCase> shared_cases(std::vector<OpCase> cases) {
+  std::vector<SharedCase> shared;
+  for (OpCase& c : cases) shared.push_back(std::make_shared<const OpCase>(std::move(c)));
+  return shared;
+}
 
 inline std::vector<TensorType> types_from(std::string_view text) {
   std::vector<TensorType> types;

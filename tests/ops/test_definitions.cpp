@@ -18,7 +18,7 @@ namespace {
 
 using namespace ir;
 
-class Definition : public testing::TestWithParam<OpCase> {};
+class Definition : public testing::TestWithParam<SharedCase> {};
 
 /// The case with f64 replaced by `dtype`, in operands and attributes.
 OpCase in_dtype(OpCase c, DType dtype) {
@@ -32,7 +32,7 @@ OpCase in_dtype(OpCase c, DType dtype) {
 TEST_P(Definition, gives_sound_graphs_and_loop_nests_in_every_float_dtype) {
   for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     SCOPED_TRACE(name_of(dtype));
-    Graph graph = graph_of(in_dtype(GetParam(), dtype));
+    Graph graph = graph_of(in_dtype(*GetParam(), dtype));
     EXPECT_EQ(find_violations(graph), std::vector<std::string>());
     const Node& node = *graph.nodes()[0];
     if (node.op->results >= 0) { EXPECT_EQ(static_cast<int>(node.results.size()), node.op->results); }
@@ -51,7 +51,7 @@ TEST_P(Definition, gives_sound_graphs_and_loop_nests_in_every_float_dtype) {
 TEST_P(Definition, runs_on_the_interpreter) {
   std::mt19937 random(1);
   for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    const OpCase c = in_dtype(GetParam(), dtype);
+    const OpCase c = in_dtype(*GetParam(), dtype);
     const Graph graph = graph_of(c);
     std::map<std::string, Tensor> values;
     for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, c.low, c.high, random));
@@ -64,7 +64,7 @@ TEST_P(Definition, runs_on_the_interpreter) {
 }
 
 TEST_P(Definition, refuses_a_wrong_number_of_operands) {
-  OpCase c = GetParam();
+  OpCase c = *GetParam();
   if (c.op->operands < 0) c.operands.clear();
   else c.operands.push_back({DType::f64, {2, 3}});
   try {
@@ -74,21 +74,22 @@ TEST_P(Definition, refuses_a_wrong_number_of_operands) {
 }
 
 TEST_P(Definition, refuses_unknown_attributes) {
-  OpCase c = GetParam();
+  OpCase c = *GetParam();
   c.attributes.set("no_such_attribute", true);
   EXPECT_THROW(graph_of(c), UserError);
 }
 
 TEST_P(Definition, refuses_missing_attributes) {
-  for (const AttributeSpec& spec : GetParam().op->attributes) {
+  for (const AttributeSpec& spec : GetParam()->op->attributes) {
     if (!spec.required) continue;
-    OpCase c = GetParam();
+    OpCase c = *GetParam();
     c.attributes.erase(spec.name);
     EXPECT_THROW(graph_of(c), UserError) << spec.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Definition, testing::ValuesIn(op_cases()), [](const auto& info) { return info.param.label; });
+INSTANTIATE_TEST_SUITE_P(Table, Definition, testing::ValuesIn(shared_cases(op_cases())),
+                         [](const auto& info) { return info.param->label; });
 
 TEST(Table, names_are_unique_words) {
   std::set<std::string_view> names;

@@ -69,12 +69,12 @@ bool has_gradient(const OpCase& c) {
   return !float_inputs(graph).empty();
 }
 
-class Gradient : public testing::TestWithParam<OpCase> {};
+class Gradient : public testing::TestWithParam<SharedCase> {};
 
 TEST_P(Gradient, equals_central_differences) {
   std::mt19937 random(7);
-  const Graph graph = loss_graph(GetParam(), random);
-  const Values values = random_values(GetParam(), graph, random);
+  const Graph graph = loss_graph(*GetParam(), random);
+  const Values values = random_values(*GetParam(), graph, random);
   int checked = 0;
   for (const auto& [name, gradient] : gradients_of(clone(graph), values)) {
     for (std::int64_t i = 0; i < gradient.elements(); ++i, ++checked) {
@@ -86,10 +86,10 @@ TEST_P(Gradient, equals_central_differences) {
 }
 
 TEST_P(Gradient, of_a_composite_equals_that_of_its_expansion) {
-  if (GetParam().op->kind != Kind::composite) return;
+  if (GetParam()->op->kind != Kind::composite) return;
   std::mt19937 random(8);
-  const Graph graph = loss_graph(GetParam(), random);
-  const Values values = random_values(GetParam(), graph, random);
+  const Graph graph = loss_graph(*GetParam(), random);
+  const Values values = random_values(*GetParam(), graph, random);
   Graph expanded = clone(graph);
   ASSERT_TRUE(expand(expanded));
   const Values own = gradients_of(clone(graph), values), derived = gradients_of(std::move(expanded), values);
@@ -107,7 +107,8 @@ std::vector<OpCase> differentiable() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Gradient, testing::ValuesIn(differentiable()), [](const auto& info) { return info.param.label; });
+INSTANTIATE_TEST_SUITE_P(Table, Gradient, testing::ValuesIn(shared_cases(differentiable())),
+                         [](const auto& info) { return info.param->label; });
 
 TEST(Gradients, every_rule_of_the_table_is_checked) {
   const std::vector<OpCase> cases = differentiable();
