@@ -21,16 +21,24 @@
 
 namespace gcomp::tests {
 
-/// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
-inline void check_graph(ir::Graph graph, bool fused, double tolerance, double low = -1, double high = 1) {
-  std::mt19937 random(11);
-  std::map<std::string, Tensor> values;
-  for (const ir::Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
-  for (const ir::State& state : graph.states())
-    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill})
-                                                 : random_tensor(state.value->type, low, high, random));
-  const ir::InterpretResult expected = ir::interpret(graph, values);
+/// Values of a graph's inputs and states, and what the interpreter makes of them.
+struct Interpreted {
+  explicit Interpreted(const ir::Graph& graph, double low = -1, double high = 1) {
+    std::mt19937 random(11);
+    for (const ir::Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
+    for (const ir::State& state : graph.states())
+      values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill})
+                                                   : random_tensor(state.value->type, low, high, random));
+    results = ir::interpret(graph, values);
+  }
 
+  std::map<std::string, Tensor> values;
+  ir::InterpretResult results;
+};
+
+/// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
+inline void check_graph(ir::Graph graph, const Interpreted& interpreted, bool fused, double tolerance) {
+  const auto& [values, expected] = interpreted;
   ir::expand(graph);
   passes::simplify(graph);
   if (fused) passes::fuse(graph);
@@ -58,8 +66,8 @@ inline void check_graph(ir::Graph graph, bool fused, double tolerance, double lo
 }
 
 inline void check_both(const std::function<ir::Graph()>& make, double tolerance, double low = -1, double high = 1) {
-  check_graph(make(), false, tolerance, low, high);
-  check_graph(make(), true, tolerance, low, high);
+  const Interpreted interpreted(make(), low, high);
+  for (const bool fused : {false, true}) check_graph(make(), interpreted, fused, tolerance);
 }
 
 }  // namespace gcomp::tests

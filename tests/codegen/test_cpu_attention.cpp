@@ -93,13 +93,15 @@ runtime::Program streamed_program(const std::vector<AttentionCase>& cases, DType
   return program;
 }
 
-std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& values, int threads, bool without_tiles = false) {
+/// `compiled` holds the kernels that an earlier call made of the same program; where it is empty it is filled.
+std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& values, int threads, bool without_tiles = false,
+                               std::vector<std::byte>* compiled = nullptr) {
   runtime::DeviceOptions options = test::device_options(threads);
   if (without_tiles)
     options.instruction_set = runtime::vectors_of(options.instruction_set.value_or(runtime::widest_instruction_set()));
   auto device = runtime::open_device(runtime::TargetKind::cpu, options);
-  std::vector<std::byte> binary;
-  auto executable = device->load(program, device->allocate_states(), binary);
+  auto executable = device->load(program, device->allocate_states(), compiled ? *compiled : std::vector<std::byte>());
+  if (compiled) compiled->assign(executable->kernel_binary().begin(), executable->kernel_binary().end());
   for (const auto& [name, value] : values) executable->set_input(name, value);
   executable->run();
   std::vector<Tensor> outputs;
@@ -147,13 +149,15 @@ TEST(CpuAttention, BitsDependNeitherOnThreadsNorOnTheWidthOfRegisters) {
   const Values values = attention_inputs(graph);
   runtime::Program program = streamed_program(cases);
   EXPECT_EQ(count_streamed(program), 2 * static_cast<std::ptrdiff_t>(cases.size()));
-  const std::vector<Tensor> expected = outputs_of(program, values, 1);
+  std::vector<std::byte> compiled;
+  const std::vector<Tensor> expected = outputs_of(program, values, 1, /*without_tiles=*/false, &compiled);
   const std::string prelude = program.prelude;
   for (const char* tile :
        {"", "#define GC_REGISTER_BYTES 64\n#define GC_TILE_ROWS 12\n", "#define GC_REGISTER_BYTES 32\n#define GC_TILE_ROWS 6\n",
         "#define GC_REGISTER_BYTES 16\n#define GC_TILE_ROWS 4\n"}) {
     program.prelude = tile + prelude;
-    const std::vector<Tensor> found = outputs_of(program, values, 3);
+    const std::vector<Tensor> found =
+        outputs_of(program, values, 3, /*without_tiles=*/false, program.prelude == prelude ? &compiled : nullptr);
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(found[i] == expected[i]) << graph.outputs()[i]->name << '\n' << tile;
   }
@@ -272,8 +276,9 @@ TEST(CpuAttention, TilesAreThoseOfTheReference) {
   const std::vector<Tensor> in_memory = half.check(tiles_in_memory(), /*without_tiles=*/true);
   if (!takes_tiles())
     GTEST_SKIP() << "this processor has no AMX, or it was not asked for: its tiles were not compared with those in memory";
+  std::vector<std::byte> compiled;
   for (int threads : {1, 3}) {
-    const std::vector<Tensor> own = outputs_of(half.program, half.inputs.half, threads);
+    const std::vector<Tensor> own = outputs_of(half.program, half.inputs.half, threads, /*without_tiles=*/false, &compiled);
     for (std::size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(in_memory[i] == own[i]) << half.single.outputs()[i]->name;
   }
 }
