@@ -18,6 +18,7 @@
 #include "runtime/validate.h"
 #include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cuda_shim/program_runner.h"
+#include "tests/cuda/shim/host_module.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::tests {
@@ -128,10 +129,13 @@ TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
     rounded += !attention_difference(found, expected.outputs[i], cuda_shim::tolerance_of(dtype)).empty();
   }
   EXPECT_EQ(rounded > 0, tf32);
-  std::vector<Tensor> once;
-  for (std::size_t i = 0; i < expected.outputs.size(); ++i) once.push_back(runner.read_output(i));
-  ASSERT_EQ(runner.step(), "");
-  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_EQ(runner.read_output(i), once[i]) << graph.outputs()[i]->name << " varies";
+  if (cuda_shim::watch_by_environment() == cuda_shim::Watch::nothing) {  // a second step makes the same accesses
+    std::vector<Tensor> once;
+    for (std::size_t i = 0; i < expected.outputs.size(); ++i) once.push_back(runner.read_output(i));
+    ASSERT_EQ(runner.step(), "");
+    for (std::size_t i = 0; i < once.size(); ++i)
+      EXPECT_EQ(runner.read_output(i), once[i]) << graph.outputs()[i]->name << " varies";
+  }
   for (const auto& [name, value] : values) EXPECT_EQ(runner.read_input(name), value) << name << " was written";
 }
 
