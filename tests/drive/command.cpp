@@ -106,10 +106,19 @@ CommandResult run(std::vector<std::string> arguments, const CommandOptions& opti
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, output.ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, errors.ends[1], STDERR_FILENO);
+  // What nohup, or a shell's &, ignores would be ignored by the command too.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t usual;
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&usual, signal);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
   const int failed =
-      posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(), pointers(variables).data());
+      posix_spawn(&child, arguments[0].c_str(), &actions, &attributes, pointers(arguments).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   if (failed != 0) throw std::runtime_error("cannot start " + binary());
   Pipe::close_end(output.ends[1]);
   Pipe::close_end(errors.ends[1]);
