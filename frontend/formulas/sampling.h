@@ -26,8 +26,8 @@ PointTap tap_at(Var position, std::int64_t size, bool clamped, Var weight = {});
 /// `position` reflected between `low` and `high` as often as it takes; `low` itself where they are equal.
 Var reflected(Var position, double low, double high);
 
-/// Values of x [n, channels, sizes...] at m * points points, [m, points, channels]: the sum over all combinations of the axes' taps.
-/// `rows`: of which n each m reads, i64 [m].
+/// Values of x [n, channels, sizes...] at m * points points, [m, points, channels]: the sum over all combinations of the axes'
+/// taps. `rows`: of which n each m reads, i64 [m].
 Var sampled(Var x, Var rows, const std::vector<PointTaps>& axes);
 
 /// The neighbours of each point by themselves, weighted: [m, points, combinations, channels].
