@@ -114,8 +114,11 @@ class FewResultsConvolution final : public LibraryCall {
 
   /// Source positions by all columns, each of which goes to a line of `to`.
   GemmBlock product(const float* from, std::int64_t positions, float* to, std::int64_t line) const {
-    GemmBlock block{positions, few_.columns(), few_.channels, {}, {matrix(), few_.columns(), 1}, {to, 1, line}};
+    GemmBlock block;
+    block.m = positions, block.n = few_.columns(), block.k = few_.channels;
     block.a = {const_cast<float*>(from), few_.channels, 1};
+    block.b = {matrix(), few_.columns(), 1};
+    block.c = {to, 1, line};
     block.packed_b = workspace_.shared + aligned_size(matrix_elements() * kElement);
     return block;
   }
@@ -205,7 +208,9 @@ class FewResultsWeightGradient final : public LibraryCall {
       std::byte* const own = workspace_.of_thread(thread);
       auto* const read = reinterpret_cast<float*>(own + gemm_scratch_bytes());
       lay_out(plane, line, lines, read);
-      GemmBlock product{few_.columns(), few_.channels, lines * few_.source[2], {read, block_positions(), 1}};
+      GemmBlock product;
+      product.m = few_.columns(), product.n = few_.channels, product.k = lines * few_.source[2];
+      product.a = {read, block_positions(), 1};
       product.b = {const_cast<float*>(input_ + (plane * few_.source[1] + line) * few_.source_line()), few_.channels, 1};
       product.c = {sums_of(part), few_.channels, 1};
       product.scratch = own;
