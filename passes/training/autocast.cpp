@@ -39,6 +39,7 @@ class Autocast {
 
   bool run() {
     find_shown();
+    find_positions();
     const std::vector<std::unique_ptr<Node>> old = take();
     std::unordered_map<Value*, Value*> outputs;  // one may be given twice
     for (Value*& output : graph_.outputs()) {
@@ -61,6 +62,18 @@ class Autocast {
         shown_.insert((*it)->operands[0]);
   }
 
+  /// Values of which a number of elements is made, by arithmetic and views: a position in 16 bits would be that of a neighbour.
+  void find_positions() {
+    for (auto it = graph_.nodes().rbegin(); it != graph_.nodes().rend(); ++it) {
+      const Node& node = **it;
+      if (node.results.size() != 1) continue;
+      const bool counts = node.op == &ops::kCast && is_integer(node.result()->type.dtype);
+      if (counts || (positions_.count(node.result()) && (node.op->kind == Kind::pointwise || is_plain_view(node.result()))))
+        for (const Value* operand : node.operands)
+          if (is_float(operand->type.dtype)) positions_.insert(operand);
+    }
+  }
+
   /// Appends each node anew, or what takes its place; gives those that are replaced, whose values others may still name.
   std::vector<std::unique_ptr<Node>> take() {
     std::vector<std::unique_ptr<Node>> replaced;
@@ -80,10 +93,11 @@ class Autocast {
       graph_.append(std::move(node));
       return nullptr;
     }
-    const bool promotes = precision == Precision::promoted && !(seen && node->op->kind == Kind::pointwise);
+    const bool pointwise = node->op->kind == Kind::pointwise;
+    const bool promotes = precision == Precision::promoted && !(pointwise && (seen || positions_.count(node->results[0]) > 0));
     if (precision == Precision::low || (promotes && may_be_low(*node, /*rounded=*/false))) return lowered(std::move(node));
     const bool rounds = (precision == Precision::rounded && is_low(node->operands[0])) ||
-                        (promotes && node->op->kind == Kind::pointwise && may_be_low(*node, /*rounded=*/true));
+                        (promotes && pointwise && may_be_low(*node, /*rounded=*/true));
     for (Value*& operand : node->operands)
       if (takes_part(operand)) operand = wide(operand);
     graph_.append(std::move(node));
@@ -216,7 +230,7 @@ class Autocast {
   Graph& graph_;
   AutocastOptions options_;
   DType low_type_;
-  std::unordered_set<const Value*> shown_;
+  std::unordered_set<const Value*> shown_, positions_;
   std::unordered_map<Value*, Value*> now_, low_, wide_;  // a value's successor; its counterpart in the other type
   SharedText origin_;                                    // of the node at hand: casts are made on its behalf
   ValueTable<const Value*> sources_;                     // of views, as far as they were asked for
