@@ -399,6 +399,20 @@ TEST(Rows, ActivationsOfRecurrencesTakeAlphaAndBeta) {
 }
 
 // 2^53 + 1 is no double. What computes with it is left to the program, whose integers have all digits.
+/// As PyTorch's exporter writes an LSTM with proj_size: hidden_size is that of the projection, which ONNX has not.
+TEST(Rows, StatesOfRecurrencesHaveTheHiddenSize) {
+  const auto lstm = [](const std::vector<std::int64_t>& state, const std::vector<std::int64_t>& peepholes) {
+    ModelBuilder m(14);
+    m.input("x", {"3", "2", "4"}).floats("W", {1, 8, 4}, std::vector<float>(32)).floats("R", {1, 8, 2}, std::vector<float>(16));
+    m.floats("c", state, std::vector<float>(static_cast<std::size_t>(element_count(state))));
+    m.floats("P", peepholes, std::vector<float>(static_cast<std::size_t>(element_count(peepholes))));
+    return m.node("LSTM", {"x", "W", "R", "", "", "", "c", "P"}, {"y"}, {{"hidden_size", 2}}).output("y");
+  };
+  EXPECT_EQ(lstm({1, 2, 2}, {1, 6}).import().graph.outputs()[0]->type.shape, (Shape{3, 1, 2, 2}));
+  expect_error([&] { lstm({1, 2, 16}, {1, 6}).import(); }, {"LSTM 'node_y'", "input 6", "f32[1,2,16]", "wanted f32[1,2,2]"});
+  expect_error([&] { lstm({1, 2, 2}, {1, 4}).import(); }, {"LSTM 'node_y'", "P is f32[1,4]", "wanted f32[1,6]"});
+}
+
 TEST(Rows, IntegersBeyondDoublesAreNotFolded) {
   constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
   ModelBuilder m(22);

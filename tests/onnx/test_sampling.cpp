@@ -67,8 +67,7 @@ void expect_gradients(const ModelBuilder& m) {
 ModelBuilder grid_sample(const char* mode, const char* padding, int corners, const Dims& x, const Dims& grid) {
   ModelBuilder m(20);
   m.floats("m.x", x, random_floats(x, 1)).floats("m.grid", grid, random_floats(grid, 2, 1.4));
-  return m
-      .node("GridSample", {"m.x", "m.grid"}, {"y"}, {{"mode", mode}, {"padding_mode", padding}, {"align_corners", corners}})
+  return m.node("GridSample", {"m.x", "m.grid"}, {"y"}, {{"mode", mode}, {"padding_mode", padding}, {"align_corners", corners}})
       .output("y");
 }
 

@@ -92,7 +92,11 @@ struct Recurrent {
   /// [batch, hidden] of an initial state, zeros if there is none.
   Var initial(std::size_t i, std::int64_t d) const {
     if (!n.has(i)) return b().full({x.dtype(), {batch, hidden}}, 0);
-    if (n.integer("layout", 0) == 0) return of_direction(i, d);
+    const bool batch_first = n.integer("layout", 0) == 1;
+    const Shape wanted = batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
+    n.require(n.shape(i) == wanted, "the initial state, input ", i, ", is ", to_string(n.type(i)), ", wanted ",
+              to_string(TensorType{x.dtype(), wanted}));
+    if (!batch_first) return of_direction(i, d);
     return b().reshape(b().slice_axis(n.var(i), 1, d, 1), {batch, hidden});
   }
   Var clipped(Var v) const { return clip > 0 ? formulas::clamp(v, -clip, clip) : v; }
@@ -181,6 +185,9 @@ Bias bias_of(const Recurrent& r, std::int64_t d) {
 }
 Items lstm_row(NodeContext& n) {
   const Recurrent r = recurrent_of(n, 4, {"sigmoid", "tanh", "tanh"});
+  const TensorType peepholes{r.x.dtype(), {r.directions, 3 * r.hidden}};
+  n.require(!n.has(7) || n.shape(7) == peepholes.shape, "P is ", n.has(7) ? to_string(n.type(7)) : "", ", wanted ",
+            to_string(peepholes));
   std::vector<Unrolled> runs;
   for (std::int64_t d = 0; d < r.directions; ++d) {
     const Bias bias = bias_of(r, d);

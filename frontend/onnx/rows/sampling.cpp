@@ -64,8 +64,7 @@ PointTaps cubic_taps(Var position, std::int64_t size, Padding padding, double lo
   PointTaps taps;
   for (int i = -1; i <= 2; ++i) {
     const Var d = i <= 0 ? share - static_cast<double>(i) : static_cast<double>(i) - share;
-    const Var weight =
-        i == 0 || i == 1 ? ((a + 2) * d - (a + 3)) * d * d + 1.0 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+    const Var weight = i == 0 || i == 1 ? ((a + 2) * d - (a + 3)) * d * d + 1.0 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
     Var at = below + static_cast<double>(i);
     if (padding == Padding::reflection) at = formulas::reflected(at, low, high);
     taps.push_back(formulas::tap_at(at, size, padding != Padding::zeros, weight));
@@ -118,7 +117,8 @@ Items grid_sample_row(NodeContext& n) {
 }
 
 /// Samples of each bin along an axis, [regions, bins * samples]: within the image and a pixel around it, whose values go on.
-PointTaps roi_taps(NodeContext& n, Var begin, Var end, std::int64_t size, std::int64_t bins, std::int64_t samples, bool half_pixel) {
+PointTaps roi_taps(NodeContext& n, Var begin, Var end, std::int64_t size, std::int64_t bins, std::int64_t samples,
+                   bool half_pixel) {
   Builder& b = n.b();
   const double scale = n.real("spatial_scale", 1), shift = half_pixel ? 0.5 : 0;
   const Var start = begin * scale - shift;
@@ -132,8 +132,7 @@ PointTaps roi_taps(NodeContext& n, Var begin, Var end, std::int64_t size, std::i
   const Var position = b.broadcast(start, shape, {0}) + b.broadcast(length, shape, {0}) * b.broadcast(share, shape, {1});
   const Var last = b.like(position, static_cast<double>(size - 1)), zero = b.like(position, 0);
   PointTaps taps = formulas::linear_taps(ops::kMinimum(ops::kMaximum(position, zero), last), size, true);
-  const Var inside =
-      ops::kAnd(position >= b.like(position, -1), position <= b.like(position, static_cast<double>(size)));
+  const Var inside = ops::kAnd(position >= b.like(position, -1), position <= b.like(position, static_cast<double>(size)));
   for (PointTap& tap : taps) tap.weight = b.select(inside, tap.weight, zero);
   return taps;
 }
@@ -186,14 +185,16 @@ Items deform_conv_row(NodeContext& n) {
   const std::int64_t groups = n.integer("group", 1), sets = n.integer("offset_group", 1), batch = x.dim(0), channels = x.dim(1);
   n.require(groups > 0 && sets > 0 && channels % groups == 0 && channels % sets == 0 && weight.dim(1) * groups == channels &&
                 weight.dim(0) % groups == 0,
-            "the input is ", to_string(x.type()), ", the weight ", to_string(weight.type()), ", group ", groups, ", offset_group ", sets);
+            "the input is ", to_string(x.type()), ", the weight ", to_string(weight.type()), ", group ", groups, ", offset_group ",
+            sets);
   const Windows windows = windows_of(n, {x.dim(2), x.dim(3)}, {weight.dim(2), weight.dim(3)});
   Shape out;
   for (std::size_t i = 0; i < 2; ++i)
-    out.push_back((x.dim(static_cast<std::int64_t>(i) + 2) + windows.low[i] + windows.high[i] - windows.extent(i)) / windows.strides[i] + 1);
+    out.push_back(
+        (x.dim(static_cast<std::int64_t>(i) + 2) + windows.low[i] + windows.high[i] - windows.extent(i)) / windows.strides[i] + 1);
   const std::int64_t taps = weight.dim(2) * weight.dim(3), positions = out[0] * out[1];
-  n.require(offset.shape() == Shape{batch, sets * taps * 2, out[0], out[1]}, "offsets are ", to_string(offset.type()), ", wanted [",
-            to_string(Shape{batch, sets * taps * 2, out[0], out[1]}), "]");
+  n.require(offset.shape() == Shape{batch, sets * taps * 2, out[0], out[1]}, "offsets are ", to_string(offset.type()), ", wanted ",
+            to_string(TensorType{offset.dtype(), {batch, sets * taps * 2, out[0], out[1]}}));
   const Shape points{batch * sets, taps * positions};
   const Var offsets = b.reshape(offset, {batch * sets, taps, 2, positions});
   std::vector<PointTaps> read;
@@ -207,7 +208,8 @@ Items deform_conv_row(NodeContext& n) {
       }
     const Var moved = b.reshape(b.slice_axis(offsets, 2, static_cast<std::int64_t>(axis), 1), points);
     const Var from = b.constant(Tensor::of(offset.dtype(), {taps * positions}, plain));
-    read.push_back(formulas::linear_taps(moved + b.broadcast(from, points, {1}), x.dim(static_cast<std::int64_t>(axis) + 2), false));
+    read.push_back(
+        formulas::linear_taps(moved + b.broadcast(from, points, {1}), x.dim(static_cast<std::int64_t>(axis) + 2), false));
   }
   const std::int64_t set_channels = channels / sets;
   Var columns = formulas::sampled(b.reshape(x, {batch * sets, set_channels, x.dim(2), x.dim(3)}),

@@ -144,7 +144,10 @@ Items stft_row(NodeContext& n) {
   const auto frames_of = [&](std::int64_t i) {
     Var signal = x.rank() == 2 ? x : part(b, x, i);
     Var seen = b.apply(ops::kWindow, {signal},
-                       {{"kernel", Integers{length}}, {"strides", Integers{step}}, {"low", Integers{0}}, {"high", Integers{0}},
+                       {{"kernel", Integers{length}},
+                        {"strides", Integers{step}},
+                        {"low", Integers{0}},
+                        {"high", Integers{0}},
                         {"dilations", Integers{1}}});
     if (n.has(2)) {
       n.require(n.shape(2) == Shape{length}, "the window is ", to_string(n.type(2)), " for frames of ", length);
@@ -152,8 +155,8 @@ Items stft_row(NodeContext& n) {
     }
     return b.reshape(seen, {batch * frames, length});
   };
-  const auto [real, imaginary] = transformed(n, frames_of(0), complex ? frames_of(1) : Var(), t,
-                                             std::vector<double>(static_cast<std::size_t>(length), 1));
+  const auto [real, imaginary] =
+      transformed(n, frames_of(0), complex ? frames_of(1) : Var(), t, std::vector<double>(static_cast<std::size_t>(length), 1));
   return b.reshape(joined(b, real, imaginary), {batch, frames, t.out, 2});
 }
 
@@ -170,8 +173,8 @@ Items mel_weight_row(NodeContext& n) {
   std::vector<std::int64_t> edges;
   for (std::int64_t i = 0; i < bands + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (mel(lower) + step * static_cast<double>(i)) / 2595) - 1);
-    edges.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0,
-                                             bins - 1));
+    edges.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate)),
+                                             0, bins - 1));
   }
   std::vector<double> values(static_cast<std::size_t>(bins * bands));
   for (std::int64_t band = 0; band < bands; ++band) {
@@ -180,8 +183,10 @@ Items mel_weight_row(NodeContext& n) {
     const auto set = [&](std::int64_t bin, double value) { values[static_cast<std::size_t>(bin * bands + band)] = value; };
     if (low == middle) set(middle, 1);
     else
-      for (std::int64_t bin = low; bin <= middle; ++bin) set(bin, static_cast<double>(bin - low) / static_cast<double>(middle - low));
-    for (std::int64_t bin = middle; bin < high; ++bin) set(bin, static_cast<double>(high - bin) / static_cast<double>(high - middle));
+      for (std::int64_t bin = low; bin <= middle; ++bin)
+        set(bin, static_cast<double>(bin - low) / static_cast<double>(middle - low));
+    for (std::int64_t bin = middle; bin < high; ++bin)
+      set(bin, static_cast<double>(high - bin) / static_cast<double>(high - middle));
   }
   return n.converted(Tensor::of(n.dtype_of(n.integer("output_datatype", 1)), {bins, bands}, values));
 }
