@@ -399,6 +399,15 @@ TEST(Rows, ActivationsOfRecurrencesTakeAlphaAndBeta) {
 }
 
 // 2^53 + 1 is no double. What computes with it is left to the program, whose integers have all digits.
+TEST(Rows, SwiGluIsAGateTimesItsSigmoidTimesAValue) {
+  ModelBuilder m = unary("SwiGLU", {-1, 0.5, 3}, {{"alpha", 1.5F}}, {"b.b"}, 28);
+  m.floats("b.b", {3}, {2, -1, 4});
+  Values expected;
+  for (const auto& [gate, value] : {std::pair{-1.0, 2.0}, {0.5, -1.0}, {3.0, 4.0}})
+    expected.push_back(gate / (1 + std::exp(-1.5 * gate)) * value);
+  expect_near(run(m.import({.float_type = DType::f64}))[0], expected);
+}
+
 /// As PyTorch's exporter writes an LSTM with proj_size: hidden_size is that of the projection, which ONNX has not.
 TEST(Rows, StatesOfRecurrencesHaveTheHiddenSize) {
   const auto lstm = [](const std::vector<std::int64_t>& state, const std::vector<std::int64_t>& peepholes) {
