@@ -178,6 +178,16 @@ TEST(Sampling, Refusals) {
   adaptive.floats("m.x", {1, 1, 4, 4}, random_floats({1, 1, 4, 4}, 1)).floats("r.r", {1, 4}, {0, 0, 3, 3}).integers("i", {1}, {0});
   adaptive.node("RoiAlign", {"m.x", "r.r", "i"}, {"y"}).output("y");
   expect_error([&] { adaptive.import(); }, {"RoiAlign", "sampling_ratio 0", "depends on data"}, ExitCode::unsupported);
+  ModelBuilder many(16), grid(20);
+  many.floats("m.x", {1, 1, 4, 4}, random_floats({1, 1, 4, 4}, 1)).floats("r.r", {1, 4}, {0, 0, 3, 3}).integers("i", {1}, {0});
+  many.node("RoiAlign", {"m.x", "r.r", "i"}, {"y"}, {{"sampling_ratio", 1 << 20}, {"output_height", 1 << 20}}).output("y");
+  expect_error([&] { many.import(); }, {"RoiAlign"}, ExitCode::unsupported);
+  grid.floats("t.t", {1, 2, 3}, random_floats({1, 2, 3}, 1)).integers("size", {4}, {1, 1, 1 << 20, 1 << 20});
+  grid.node("AffineGrid", {"t.t", "size"}, {"y"}).output("y");
+  expect_error([&] { grid.import(); }, {"AffineGrid", "more than 16777216"}, ExitCode::unsupported);
+  ModelBuilder long_one(20);
+  long_one.input("x", {"1", "6000", "1"}).node("DFT", {"x"}, {"y"}).output("y");
+  expect_error([&] { long_one.import(); }, {"DFT", "6000 elements to 6000"}, ExitCode::unsupported);
   expect_error([&] { grid_sample("linear", "zeros", 0, {2, 3, 4, 5}, {2, 3, 4, 3}).import(); }, {"GridSample", "2,3,4,3"});
   expect_error([&] { grid_sample("linear", "wrap", 0, {2, 3, 4, 5}, {2, 3, 4, 2}).import(); }, {"padding_mode is 'wrap'"});
   ModelBuilder frames(17);

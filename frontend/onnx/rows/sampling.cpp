@@ -16,6 +16,15 @@ namespace ops = ir::ops;
 using formulas::PointTap;
 using formulas::PointTaps;
 
+/// Points whose coordinates are listed at import.
+constexpr std::int64_t kMostPoints = std::int64_t{1} << 24;
+
+void check_points(const NodeContext& n, const Shape& points) {
+  double count = 1;
+  for (const std::int64_t size : points) count *= static_cast<double>(size);
+  if (count > static_cast<double>(kMostPoints)) n.unsupported("it has ", count, " points, more than ", kMostPoints);
+}
+
 /// Coordinates of the elements of an axis in [-1, 1]: of their middles, or of the first and the last at the ends.
 std::vector<double> unit_coordinates(std::int64_t size, bool align_corners) {
   std::vector<double> all;
@@ -35,6 +44,7 @@ Items affine_grid_row(NodeContext& n) {
   n.require((axes == 2 || axes == 3) && theta.shape() == Shape{size[0], axes, axes + 1}, "theta is ", to_string(theta.type()),
             " for a size of ", size.size(), " numbers, the first ", size.empty() ? 0 : size[0]);
   const Shape points(size.begin() + 2, size.end());
+  check_points(n, points);
   const std::int64_t count = element_count(points);
   std::vector<std::vector<double>> along;
   for (const std::int64_t extent : points) {
@@ -159,6 +169,7 @@ Items roi_align_row(NodeContext& n) {
   const std::int64_t height = n.integer("output_height", 1), width = n.integer("output_width", 1);
   n.require(height > 0 && width > 0 && samples >= 0, "a result of ", height, " x ", width, " bins, with sampling_ratio ", samples);
   n.require(x.dim(2) > 0 && x.dim(3) > 0, "the input is ", to_string(x.type()));
+  check_points(n, {height, samples, width, samples});
   if (samples == 0) n.unsupported("with sampling_ratio 0 the number of samples depends on data; export with 2, for example");
   const std::string coordinates = n.text("coordinate_transformation_mode", n.opset() < 16 ? "output_half_pixel" : "half_pixel");
   n.require(coordinates == "half_pixel" || coordinates == "output_half_pixel", "coordinate_transformation_mode is '", coordinates,
@@ -183,6 +194,7 @@ Items deform_conv_row(NodeContext& n) {
   n.require(x.rank() == 4 && weight.rank() == 4 && offset.rank() == 4, "the input is ", to_string(x.type()), ", the weight ",
             to_string(weight.type()), ", offsets are ", to_string(offset.type()), ": two spatial axes are supported");
   const std::int64_t groups = n.integer("group", 1), sets = n.integer("offset_group", 1), batch = x.dim(0), channels = x.dim(1);
+  n.require(x.dim(2) > 0 && x.dim(3) > 0, "the input is ", to_string(x.type()));
   n.require(groups > 0 && sets > 0 && channels % groups == 0 && channels % sets == 0 && weight.dim(1) * groups == channels &&
                 weight.dim(0) % groups == 0,
             "the input is ", to_string(x.type()), ", the weight ", to_string(weight.type()), ", group ", groups, ", offset_group ",

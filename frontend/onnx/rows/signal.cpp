@@ -42,22 +42,23 @@ struct Transform {
   bool inverse = false;
 };
 
-/// A number of the matrix; its real or its imaginary part, the latter with the sign of the exponent.
+/// Real or imaginary parts of the numbers that a transform multiplies with, each row times its scale.
 Tensor matrix_of(const NodeContext& n, const Transform& t, DType dtype, bool imaginary, const std::vector<double>& scales) {
-  if (t.in > 0 && t.out > kMaxTransform / t.in)
+  if (t.out > kMaxTransform / t.in)
     n.unsupported("a transform of ", t.in, " elements to ", t.out, " takes a matrix of more than ", kMaxTransform, " numbers");
-  std::vector<double> values(static_cast<std::size_t>(t.in * t.out));
+  std::vector<double> period;
+  for (std::int64_t i = 0; i < t.length; ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(t.length);
+    period.push_back(!imaginary ? std::cos(angle) : t.inverse ? std::sin(angle) : -std::sin(angle));
+  }
+  std::vector<double> values;
   for (std::int64_t i = 0; i < t.in; ++i)
-    for (std::int64_t k = 0; k < t.out; ++k) {
-      // The product modulo the period, so that long signals keep all digits.
-      const double angle = 2 * std::numbers::pi * static_cast<double>(i * k % t.length) / static_cast<double>(t.length);
-      const double value = imaginary ? (t.inverse ? 1 : -1) * std::sin(angle) : std::cos(angle);
-      values[static_cast<std::size_t>(i * t.out + k)] = value * scales[static_cast<std::size_t>(i)];
-    }
+    for (std::int64_t k = 0; k < t.out; ++k)
+      values.push_back(period[static_cast<std::size_t>(i * k % t.length)] * scales[static_cast<std::size_t>(i)]);
   return Tensor::of(dtype, {t.in, t.out}, values);
 }
 
-/// The transform of the last axis but one of `real` (and `imaginary`, which may be empty), both [rows, in]: its two parts.
+/// The transform of the rows of `real` (and `imaginary`, which may be empty), both [rows, in]: its two parts.
 std::pair<Var, Var> transformed(NodeContext& n, Var real, Var imaginary, const Transform& t, const std::vector<double>& scales) {
   Builder& b = n.b();
   const Var cosines = b.constant(matrix_of(n, t, real.dtype(), false, scales)),
@@ -95,7 +96,7 @@ Items dft_row(NodeContext& n) {
   const bool inverse = n.flag("inverse"), onesided = n.flag("onesided");
   const std::int64_t size = x.dim(axis), whole = onesided && inverse ? 2 * (size - 1) : size;
   const std::int64_t length = n.has(1) ? static_cast<std::int64_t>(n.number(1, "the length")) : whole;
-  n.require(length > 0, "the length is ", length);
+  n.require(length > 0 && size > 0, "the length is ", length, ", the signal ", to_string(x.type()));
   n.require(!onesided || inverse || parts == 1, "a one-sided transform of a complex signal");
   const std::int64_t half = length / 2 + 1;
   const Transform t{std::min(size, onesided && inverse ? half : length), onesided && !inverse ? half : length, length, inverse};
@@ -112,7 +113,7 @@ Items dft_row(NodeContext& n) {
   for (const std::int64_t i : order) shape.push_back(x.dim(i));
   const auto rows_of = [&](std::int64_t i) {
     Var rows = b.transpose(part(b, x, i), order);
-    rows = b.reshape(rows, {size == 0 ? 0 : rows.type().elements() / size, size});
+    rows = b.reshape(rows, {rows.type().elements() / size, size});
     return b.slice_axis(rows, 1, 0, t.in);
   };
   const auto [real, imaginary] = transformed(n, rows_of(0), parts == 2 ? rows_of(1) : Var(), t, scales);
