@@ -91,7 +91,7 @@ struct Convolution {
         for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
 #pragma GCC unroll 16
         for (int i = 0; i < M; ++i) {
-          const T element = from[i][c];
+          const auto element = Step::template all<Vector>(from[i][c]);
 #pragma GCC unroll 8
           for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
         }
@@ -110,7 +110,7 @@ struct Convolution {
     for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
-      const T element = from[i];
+      const auto element = Step::template all<Vector>(from[i]);
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
     }

@@ -40,10 +40,9 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   struct Next {
     Ahead a, b;
 
-    void fetch() {
-      a.fetch();
-      b.fetch();
-    }
+    /// That of which more lines come with a tile.
+    Ahead& longer() { return a.lines() > b.lines() ? a : b; }
+    Ahead& shorter() { return a.lines() > b.lines() ? b : a; }
   };
 
   /// Whole tiles under each other, A and B packed.
@@ -51,8 +50,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
     const T* a = tile.a;
     T* c = tile.c;
     for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row) {
-      next.fetch();
-      Tiles::template multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add);
+      next.shorter().fetch();
+      Tiles::template multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add, &next.longer());
     }
   }
 
@@ -162,9 +161,12 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
             const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
             const Tile tile{k,           lying.at, lying.row, 1, packed + j * k, kWidth, c + i * block.c.row + j * block.c.column,
                             block.c.row, k0 > 0};
+            if (rows == Rows && n == kWidth && block.c.column == 1) {
+              multiply_lying(tile, ahead);
+              continue;
+            }
             ahead.fetch();
-            if (rows == Rows && n == kWidth && block.c.column == 1) multiply_lying(tile);
-            else if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile);
+            if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile);
             else multiply_edge(rows, vectors, n, tile, block.c.column);
           }
         }
@@ -201,9 +203,12 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
       Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, sums + i * kWidth, kWidth, range.k0 > 0};
       for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += kTurnedRows * kWidth) {
         ahead.fetch();
-        next.fetch();
-        if (rows == Rows) multiply_lying(tile);
-        else multiply_tile(rows, Vectors, tile);
+        if (rows == Rows) {
+          multiply_lying(tile, next);
+        } else {
+          next.fetch();
+          multiply_tile(rows, Vectors, tile);
+        }
       }
     }
   }
@@ -350,7 +355,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         tile.a = from.packed_a ? from.packed_a + i * range.k : a + i * block.a.row;
         if (from.packed_a) tile.a_row = 1, tile.a_column = Rows;
         tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
-        if (tile.a_column == 1 && from.packed_b && rows == Rows && n == kWidth && block.c.column == 1) multiply_lying(tile);
+        if (tile.a_column == 1 && from.packed_b && rows == Rows && n == kWidth && block.c.column == 1)
+          multiply_lying(tile, next.longer());
         else if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
         else multiply_edge(rows, vectors, n, tile, block.c.column);
       }

@@ -182,14 +182,16 @@ struct GemmPacking {
     int64_t step = 0, length = 0, left = 0;  ///< `left` runs of `length` elements, `step` apart
     int64_t lines_a_tile = 0, done = 0;      ///< elements of the first run
 
+    int64_t lines() const { return left > 0 ? lines_a_tile : 0; }
+    inline __attribute__((always_inline)) void fetch_line() {
+      __builtin_prefetch(at + done, 0, 2);
+      if (__builtin_expect((done += kLine) < length, 1)) return;
+      done = 0;
+      at += step;
+      --left;
+    }
     void fetch() {
-      for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) {
-        __builtin_prefetch(at + done, 0, 2);
-        if ((done += kLine) < length) continue;
-        done = 0;
-        at += step;
-        --left;
-      }
+      for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) fetch_line();
     }
   };
 };

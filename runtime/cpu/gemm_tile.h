@@ -15,6 +15,7 @@ template <class T, int VectorBytes, int Rows, int Vectors, class Step>
 struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
   using Packing = GemmPacking<T, VectorBytes, Rows, Vectors>;
   using Packing::kLanes, Packing::kWidth;
+  using typename Packing::Ahead;
   using typename Packing::Unaligned;
   using typename Packing::Vector;
 
@@ -29,15 +30,12 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     bool add;
   };
 
-  /// Sums of nothing; the result's lines come while the sums are made.
   template <int M, int N>
-  static inline __attribute__((always_inline)) void begin(Vector (&sum)[M][N], const T* c, int64_t c_row) {
+  static inline __attribute__((always_inline)) void clear(Vector (&sum)[M][N]) {
 #pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
+    for (int i = 0; i < M; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) sum[i][j] = Vector{};
-      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
-    }
   }
 
   template <int M, int N>
@@ -52,27 +50,68 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  /// M rows by N vectors of C, inlined where what is constant of it is known.
+  /// What comes from memory while M x N sums are made, a line or a row of C at a time between steps along k: first what is packed
+  /// next, then the result. All at once they would take every buffer by which lines come to the first cache, and what the tile
+  /// reads would wait behind them.
+  template <int M, int N>
+  struct Feed {
+    Ahead ahead;
+    const T* c;
+    int64_t c_row, lines, rows = M;
+    int64_t blocks;  ///< of four steps, between two of these
+
+    inline __attribute__((always_inline)) Feed(int64_t k, const T* c, int64_t c_row, const Ahead* next)
+        : ahead(next ? *next : Ahead{}), c(c), c_row(c_row), lines(ahead.lines()) {
+      const int64_t apart = k / 4 / (lines + M + 1);
+      blocks = apart > 1 ? apart : 1;
+    }
+
+    bool is_done() const { return rows == 0; }
+    inline __attribute__((always_inline)) void fetch() {
+      if (lines > 0) {
+        ahead.fetch_line();
+        lines = ahead.left > 0 ? lines - 1 : 0;
+        return;
+      }
+      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c) + j, 1);
+      c += c_row;
+      --rows;
+    }
+  };
+
+  /// M rows by N vectors of C, inlined where what is constant of it is known; lines of `next` come meanwhile.
   template <int M, int N>
   static inline __attribute__((always_inline)) void multiply_sums(int64_t k, const T* a, int64_t a_row, int64_t a_column,
-                                                                  const T* b, int64_t b_row, T* c, int64_t c_row, bool add) {
+                                                                  const T* b, int64_t b_row, T* c, int64_t c_row, bool add,
+                                                                  Ahead* next = nullptr) {
     Vector sum[M][N];
-    begin<M, N>(sum, c, c_row);
-    // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
+    clear(sum);
+    const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
+      // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
+      asm("" : "+r"(a), "+r"(b));
 #pragma GCC unroll 4
-    for (int64_t p = 0; p < k; ++p) {
-      Vector row[N];
+      for (int p = 0; p < kSteps; ++p) {
+        Vector row[N];
 #pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+        for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + p * b_row + j * kLanes);
 #pragma GCC unroll 16
-      for (int i = 0; i < M; ++i) {
-        const T element = a[i * a_row];
+        for (int i = 0; i < M; ++i) {
+          const auto element = Step::template all<Vector>(a[p * a_column + i * a_row]);
 #pragma GCC unroll 8
-        for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
+          for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
+        }
       }
-      a += a_column;
-      b += b_row;
+      a += kSteps * a_column;
+      b += kSteps * b_row;
+    };
+    Feed<M, N> feed(k, c, c_row, next);
+    for (; !feed.is_done() && k >= 4 * feed.blocks; k -= 4 * feed.blocks) {
+      feed.fetch();
+      for (int64_t block = 0; block < feed.blocks; ++block) add_steps.template operator()<4>();
     }
+    if (next) *next = feed.ahead;
+    for (; k >= 4; k -= 4) add_steps.template operator()<4>();
+    for (; k > 0; --k) add_steps.template operator()<1>();
     store<M, N>(sum, c, c_row, add);
   }
 
@@ -130,59 +169,85 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  /// A step along k; row i of A is at rows[i / kShared] + i % kShared * stride.
-  template <int Pointers>
-  static inline __attribute__((always_inline)) void add_step(Vector (&sum)[Rows][Vectors], const T* const (&rows)[Pointers],
-                                                             int64_t stride, int64_t p, const T* b) {
-    constexpr int kShared = Rows / Pointers;
-    Vector row[Vectors];
-#pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+  /// A tile of A where its rows lie by a panel of B; lines of `next` come meanwhile, and those of C at once.
+  static void multiply_lying(const Tile& tile, Ahead& next) {
+    Vector sum[Rows][Vectors];
+    clear(sum);
+    for (int i = 0; i < Rows; ++i)
+      for (int j = 0; j < Vectors * VectorBytes; j += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(tile.c + i * tile.c_row) + j, 1);
+    if constexpr (Rows == 12) {
+      add_twelve(sum, tile, next);
+    } else {
+      next.fetch();
+      add_lying(sum, tile);
+    }
+    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
+  }
+
+  /// By a pointer to each row.
+  static inline __attribute__((always_inline)) void add_lying(Vector (&sum)[Rows][Vectors], const Tile& tile) {
+    const T* rows[Rows];
+    int64_t stride = tile.a_row;
+    asm("" : "+r"(stride));
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const T element = rows[i / kShared][i % kShared * stride + p];
+      rows[i] = tile.a + i * stride;
+      // Otherwise GCC computes them from each other in every iteration.
+      asm("" : "+r"(rows[i]));
+    }
+    const T* b = tile.b;
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
+      Vector row[Vectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) Step::add(sum[i][j], row[j], element);
+      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const auto element = Step::template all<Vector>(rows[i][p]);
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) Step::add(sum[i][j], row[j], element);
+      }
     }
   }
 
-  /// A tile of A where its rows lie by a panel of B.
-  static void multiply_lying(const Tile& tile) {
-    // Twelve pointers are more than there are registers for: GCC keeps some in vector registers, and fetches them at every step,
-    // which takes 1.05 times as long. Six rows that step as twelve do, by pointers of their own or of three, take 1.1 times as
-    // long.
-    constexpr int kPointers = Rows > 8 && Rows % 3 == 0 ? Rows / 3 : Rows;
-    Vector sum[Rows][Vectors];
-    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
-    const T* rows[kPointers];
-    int64_t stride = tile.a_row;
-#pragma GCC unroll 16
-    for (int i = 0; i < kPointers; ++i) rows[i] = tile.a + Rows / kPointers * i * stride;
-    // Otherwise GCC computes them from each other in every iteration.
-    const auto hide = [&]() __attribute__((always_inline)) {
-      asm("" : "+r"(stride));
-#pragma GCC unroll 16
-      for (int i = 0; i < kPointers; ++i) asm("" : "+r"(rows[i]));
-    };
+  /// Twelve pointers are more than there are registers for. Two, with one, three and five rows as steps from them, address all of
+  /// them, and leave some for what comes meanwhile. (Six rows by one such pointer take 1.07 times as long as by six.)
+  static inline __attribute__((always_inline)) void add_twelve(Vector (&sum)[Rows][Vectors], const Tile& tile, Ahead& next) {
+    constexpr int64_t kBytes = sizeof(T);
+    const char *low = reinterpret_cast<const char*>(tile.a), *high = low + 6 * tile.a_row * kBytes;
+    int64_t one = tile.a_row * kBytes, three = 3 * one, five = 5 * one;
     const T* b = tile.b;
-    hide();
-    if constexpr (kPointers == Rows) {
+    const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
+      // Otherwise GCC computes other pointers from these.
+      asm("" : "+r"(one), "+r"(three), "+r"(five), "+r"(low), "+r"(high), "+r"(b));
 #pragma GCC unroll 4
-      for (int64_t p = 0; p < tile.k; ++p, b += kWidth) add_step(sum, rows, stride, p, b);
-    } else {
-      const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
-        hide();
-        asm("" : "+r"(b));
-#pragma GCC unroll 4
-        for (int p = 0; p < kSteps; ++p) add_step(sum, rows, stride, p, b + p * kWidth);
-        for (int i = 0; i < kPointers; ++i) rows[i] += kSteps;
-        b += kSteps * kWidth;
-      };
-      int64_t left = tile.k;
-      for (; left >= 4; left -= 4) add_steps.template operator()<4>();
-      for (; left > 0; --left) add_steps.template operator()<1>();
+      for (int p = 0; p < kSteps; ++p) {
+        Vector row[Vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + p * kWidth + j * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < Rows; ++i) {
+          const int64_t steps[] = {0, one, 2 * one, three, 4 * one, five};
+          const char* at = (i < 6 ? low : high) + steps[i % 6] + p * kBytes;
+          const auto element = Step::template all<Vector>(*reinterpret_cast<const T*>(at));
+#pragma GCC unroll 8
+          for (int j = 0; j < Vectors; ++j) Step::add(sum[i][j], row[j], element);
+        }
+      }
+      low += kSteps * kBytes;
+      high += kSteps * kBytes;
+      b += kSteps * kWidth;
+    };
+    int64_t left = tile.k;
+    const int64_t lines = next.lines(), apart = lines > 0 ? left / 4 / lines : 1, blocks = apart > 1 ? apart : 1;
+    for (; next.left > 0 && left >= 4 * blocks; left -= 4 * blocks) {
+      next.fetch_line();
+      asm volatile("" ::: "memory");  // `next` stays in memory, as registers are the pointers'
+      for (int64_t block = 0; block < blocks; ++block) add_steps.template operator()<4>();
     }
-    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
+    for (; left >= 4; left -= 4) add_steps.template operator()<4>();
+    for (; left > 0; --left) add_steps.template operator()<1>();
   }
 };
 

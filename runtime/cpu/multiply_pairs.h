@@ -12,9 +12,12 @@ namespace {
 struct MultiplyPairs {
   static constexpr int64_t kElements = 2;
   template <class Vector>
-  static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, float element) {
-    sum = reinterpret_cast<Vector>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sum), reinterpret_cast<__m512bh>(row),
-                                                    reinterpret_cast<__m512bh>(_mm512_set1_ps(element))));
+  static inline __attribute__((always_inline)) __m512bh all(const float& element) {
+    return reinterpret_cast<__m512bh>(_mm512_set1_ps(element));
+  }
+  template <class Vector>
+  static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, const __m512bh& element) {
+    sum = reinterpret_cast<Vector>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sum), reinterpret_cast<__m512bh>(row), element));
   }
 };
 

@@ -16,6 +16,10 @@ namespace {
 struct PairsOneByOne {
   static constexpr int64_t kElements = 2;
   template <class Vector>
+  static float all(float element) {
+    return element;
+  }
+  template <class Vector>
   static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, float element) {
     for (std::size_t lane = 0; lane < sizeof(Vector) / sizeof(float); ++lane) {
       const float a = row[lane];
