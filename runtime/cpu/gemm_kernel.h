@@ -18,8 +18,6 @@ namespace {
 
 /// Rows of A in the order of k that stay in the second cache where they lie, for all panels of B.
 constexpr int64_t kFewRows = 64;
-/// Rows whose sums are turned at once: whole tiles, and whole lines of memory.
-constexpr int64_t kTurnedRows = 96;
 /// Lines of memory so many bytes apart share a set of the first cache, of which eight or twelve fit.
 constexpr int64_t kBytesOfSets = 4096;
 /// Rows of a block of A that stays in the second cache beside kGemmColumns columns of B.
@@ -35,6 +33,9 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   using typename Packing::Ahead;
   using typename Tiles::Tile;
   static constexpr int64_t kBlockK = kGemmDepth / Step::kElements;
+  /// Rows whose sums are turned at once: whole tiles, and whole lines of memory. All of a packed B comes from the last cache for
+  /// them; they stay in the second beside a lot, which has a megabyte at least where vectors have 64 bytes.
+  static constexpr int64_t kTurnedRows = VectorBytes == 64 ? 288 : 96;
 
   /// What is packed next of both operands.
   struct Next {
