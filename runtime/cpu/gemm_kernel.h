@@ -33,9 +33,9 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   using typename Packing::Ahead;
   using typename Tiles::Tile;
   static constexpr int64_t kBlockK = kGemmDepth / Step::kElements;
-  /// Rows whose sums are turned at once: whole tiles, and whole lines of memory. All of a packed B comes from the last cache for
-  /// them; they stay in the second beside a lot, which has a megabyte at least where vectors have 64 bytes.
-  static constexpr int64_t kTurnedRows = VectorBytes == 64 ? 288 : 96;
+  /// Rows whose sums are turned at once: whole tiles, and whole lines of memory. All of a packed B comes to them, from the last
+  /// cache if it has more than kLargeBytes; the sums stay in the second, which is a megabyte at least where vectors have 64 bytes.
+  static constexpr int64_t kTurnedRows = 96, kMostTurnedRows = VectorBytes == 64 ? 288 : kTurnedRows, kLargeBytes = 1 << 20;
 
   /// What is packed next of both operands.
   struct Next {
@@ -174,35 +174,43 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
       }
   }
 
+  /// Sums of some rows by a lot, one panel's rows behind the other's, and where rows of A are copied.
+  struct Turned {
+    T* sums;
+    int64_t rows;  ///< of a panel
+    T* copy;
+  };
+
   /// The same where the columns of C are contiguous: sums of some rows by a lot are made in the second cache, and then turned.
   static void run_turned(const GemmBlock& block) {
-    T* const sums = static_cast<T*>(block.scratch);
-    T* const copy = sums + kTurnedRows * kGemmColumns;
-    for (int64_t i = 0; i < block.m; i += kTurnedRows)
+    const bool large = block.n * block.k * static_cast<int64_t>(sizeof(T)) > kLargeBytes;
+    const int64_t most = large ? kMostTurnedRows : kTurnedRows;
+    const Turned turned{static_cast<T*>(block.scratch), most, static_cast<T*>(block.scratch) + most * kGemmColumns};
+    for (int64_t i = 0; i < block.m; i += most)
       for (int64_t n0 = 0; n0 < block.n; n0 += kGemmColumns) {
-        const int64_t rows = least(block.m - i, kTurnedRows), columns = least(block.n - n0, kGemmColumns);
+        const int64_t rows = least(block.m - i, most), columns = least(block.n - n0, kGemmColumns);
         T* const c = static_cast<T*>(block.c.data) + i + n0 * block.c.column;
         const int64_t panels = (columns + kWidth - 1) / kWidth,
                       tiles = panels * ((rows + Rows - 1) / Rows) * ((block.k + kBlockK - 1) / kBlockK),
                       lines = columns * ((rows + kLine - 1) / kLine);
         Ahead ahead{c, block.c.column, rows, columns, (lines + tiles - 1) / tiles};
         for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
-          sum_rows(block, {i, rows, k0, least(block.k - k0, kBlockK)}, n0, panels, sums, copy, ahead);
+          sum_rows(block, {i, rows, k0, least(block.k - k0, kBlockK)}, n0, panels, turned, ahead);
         for (int64_t j = 0; j < columns; j += kWidth)
-          turn(sums + j * kTurnedRows, kWidth, rows, least(columns - j, kWidth), c + j * block.c.column, block.c.column);
+          turn(turned.sums + j * most, kWidth, rows, least(columns - j, kWidth), c + j * block.c.column, block.c.column);
       }
   }
 
-  /// Adds a range of A by a lot to the sums of each of its panels, kTurnedRows one behind the other.
-  static void sum_rows(const GemmBlock& block, const Range& range, int64_t n0, int64_t panels, T* sums, T* copy, Ahead& ahead) {
+  /// Adds a range of A by a lot to the sums of each of its panels.
+  static void sum_rows(const GemmBlock& block, const Range& range, int64_t n0, int64_t panels, const Turned& to, Ahead& ahead) {
     const T* const a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0;
     const T* const packed = packed_lot(block, n0, range.k0, range.k);
     for (int64_t i = 0; i < range.m; i += Rows) {
       const int64_t rows = least(range.m - i, Rows);
-      const Lying lying = lying_rows(a + i * block.a.row, block.a.row, rows, range.k, copy);
+      const Lying lying = lying_rows(a + i * block.a.row, block.a.row, rows, range.k, to.copy);
       Ahead next = rows_behind(block, range, i + rows, panels);
-      Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, sums + i * kWidth, kWidth, range.k0 > 0};
-      for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += kTurnedRows * kWidth) {
+      Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, to.sums + i * kWidth, kWidth, range.k0 > 0};
+      for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += to.rows * kWidth) {
         ahead.fetch();
         if (rows == Rows) {
           multiply_lying(tile, next);
