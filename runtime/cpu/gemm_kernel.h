@@ -30,7 +30,7 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   using Packing::kLanes, Packing::kLine, Packing::kLot, Packing::kWidth;
   using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot, Packing::turn;
   using Tiles::multiply_edge, Tiles::multiply_lying, Tiles::multiply_tile;
-  using typename Packing::Ahead;
+  using typename Packing::Ahead, typename Packing::Moving;
   using typename Tiles::Tile;
   static constexpr int64_t kBlockK = kGemmDepth / Step::kElements;
   /// Rows whose sums are turned at once: whole tiles, and whole lines of memory. All of a packed B comes to them, from the last
@@ -40,6 +40,7 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   /// What is packed next of both operands.
   struct Next {
     Ahead a, b;
+    Moving moving{};  ///< of B as well, where it is packed meanwhile
 
     /// That of which more lines come with a tile.
     Ahead& longer() { return a.lines() > b.lines() ? a : b; }
@@ -48,11 +49,18 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
 
   /// Whole tiles under each other, A and B packed.
   static void multiply_panels(int64_t panels, const Tile& tile, Next& next) {
+    if (!next.moving.is_done()) return multiply_panels_beside(panels, tile, next.moving, nullptr);
+    multiply_panels_beside(panels, tile, next.longer(), &next.shorter());
+  }
+
+  template <class Longer>
+  static void multiply_panels_beside(int64_t panels, const Tile& tile, Longer& next, Ahead* more) {
     const T* a = tile.a;
     T* c = tile.c;
+    const int64_t blocks = Tiles::feed_blocks(tile.k, next.lines());
     for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row) {
-      next.shorter().fetch();
-      Tiles::template multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add, &next.longer());
+      if (more) more->fetch();
+      Tiles::template multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add, next, blocks);
     }
   }
 
@@ -158,12 +166,13 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
           const int64_t rows = least(block.m - i, Rows);
           const Lying lying = lying_rows(a + i * block.a.row, block.a.row, rows, k, static_cast<T*>(block.scratch));
           Ahead ahead = rows_behind(block, {0, block.m, k0, k}, i + rows, panels);
+          const int64_t blocks = Tiles::blocks_between(k, ahead.lines() + 1);
           for (int64_t j = 0; j < columns; j += kWidth) {
             const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
             const Tile tile{k,           lying.at, lying.row, 1, packed + j * k, kWidth, c + i * block.c.row + j * block.c.column,
                             block.c.row, k0 > 0};
             if (rows == Rows && n == kWidth && block.c.column == 1) {
-              multiply_lying(tile, ahead);
+              multiply_lying(tile, ahead, blocks);
               continue;
             }
             ahead.fetch();
@@ -209,11 +218,12 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
       const int64_t rows = least(range.m - i, Rows);
       const Lying lying = lying_rows(a + i * block.a.row, block.a.row, rows, range.k, to.copy);
       Ahead next = rows_behind(block, range, i + rows, panels);
+      const int64_t blocks = Tiles::blocks_between(range.k, next.lines() + 1);
       Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, to.sums + i * kWidth, kWidth, range.k0 > 0};
       for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += to.rows * kWidth) {
         ahead.fetch();
         if (rows == Rows) {
-          multiply_lying(tile, next);
+          multiply_lying(tile, next, blocks);
         } else {
           next.fetch();
           multiply_tile(rows, Vectors, tile);
@@ -240,8 +250,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
 
   /// All of A is packed: each lot of B is packed once and goes past all blocks of A.
   static void run_packed(const GemmBlock& block) {
+    if (block.b.column == 1 && block.n % kWidth == 0) return run_moving(block);
     T* packed_b = static_cast<T*>(block.scratch);
-    const int64_t m = rows_of_blocks(block.m);
     for (int64_t n0 = 0; n0 < block.n; n0 += kLot) {
       const int64_t columns = least(block.n - n0, kLot);
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
@@ -249,11 +259,44 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         const T* b = static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column;
         pack_lot(b, block.b.row, block.b.column, k, columns, packed_b);
         Next next{{}, after(block, n0, k0, block.m)};
-        for (int64_t m0 = 0; m0 < block.m; m0 += m) {
-          const Range range{m0, least(block.m - m0, m), k0, k};
-          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns, next);
-        }
+        run_blocks(block, k0, n0, columns, packed_b, next);
       }
+    }
+  }
+
+  /// The same where B's panels are rows of it: a lot is packed while the one before it is multiplied.
+  static void run_moving(const GemmBlock& block) {
+    T *packed = static_cast<T*>(block.scratch), *other = packed + kBlockK * kGemmColumns;
+    const int64_t panel_tiles = block.m / Rows;
+    const auto lot = [&](int64_t n0, int64_t k0, T* to, int64_t tiles) {
+      Moving moving{static_cast<const T*>(block.b.data) + k0 * block.b.row + n0, block.b.row, least(block.n - n0, kGemmColumns),
+                    least(block.k - k0, kBlockK), to};
+      moving.lines_a_tile = tiles > 0 ? (moving.columns / Moving::kPiece * moving.rows + tiles - 1) / tiles : 0;
+      return moving;
+    };
+    Moving moving = lot(0, 0, packed, 0);
+    pack_lot(moving.from, moving.step, 1, moving.rows, moving.columns, packed);
+    for (int64_t n0 = 0; n0 < block.n; n0 += kGemmColumns)
+      for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
+        const int64_t columns = least(block.n - n0, kGemmColumns), tiles = panel_tiles * (columns / kWidth);
+        Next next{};
+        if (k0 + kBlockK < block.k) next.moving = lot(n0, k0 + kBlockK, other, tiles);
+        else if (n0 + kGemmColumns < block.n) next.moving = lot(n0 + kGemmColumns, 0, other, tiles);
+        next.moving.begin();
+        run_blocks(block, k0, n0, columns, packed, next);
+        next.moving.finish();
+        T* const free = packed;
+        packed = other;
+        other = free;
+      }
+  }
+
+  /// A packed lot of B past all blocks of A that it goes with.
+  static void run_blocks(const GemmBlock& block, int64_t k0, int64_t n0, int64_t columns, const T* packed_b, Next& next) {
+    const int64_t m = rows_of_blocks(block.m), k = least(block.k - k0, kBlockK);
+    for (int64_t m0 = 0; m0 < block.m; m0 += m) {
+      const Range range{m0, least(block.m - m0, m), k0, k};
+      run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns, next);
     }
   }
 
@@ -353,6 +396,7 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         tile.b_row = kWidth;
       }
       int64_t i = 0;
+      Ahead nothing;
       if (from.packed_a && from.packed_b && n == kWidth && block.c.column == 1) {
         tile.a = from.packed_a;
         tile.c = static_cast<T*>(block.c.data) + range.m0 * block.c.row + n0 + j;
@@ -364,8 +408,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         tile.a = from.packed_a ? from.packed_a + i * range.k : a + i * block.a.row;
         if (from.packed_a) tile.a_row = 1, tile.a_column = Rows;
         tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
-        if (tile.a_column == 1 && from.packed_b && rows == Rows && n == kWidth && block.c.column == 1)
-          multiply_lying(tile, next.longer());
+        if (tile.a_column == 1 && (from.packed_b || Rows == 12) && rows == Rows && n == kWidth && block.c.column == 1)
+          multiply_lying(tile, nothing, 1);
         else if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
         else multiply_edge(rows, vectors, n, tile, block.c.column);
       }

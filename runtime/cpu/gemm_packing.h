@@ -183,6 +183,7 @@ struct GemmPacking {
     int64_t lines_a_tile = 0, done = 0;      ///< elements of the first run
 
     int64_t lines() const { return left > 0 ? lines_a_tile : 0; }
+    bool is_done() const { return left <= 0; }
     inline __attribute__((always_inline)) void fetch_line() {
       __builtin_prefetch(at + done, 0, 2);
       if (__builtin_expect((done += kLine) < length, 1)) return;
@@ -192,6 +193,54 @@ struct GemmPacking {
     }
     void fetch() {
       for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) fetch_line();
+    }
+  };
+
+  /// A lot of whole panels that is packed while the one before it is multiplied, some lines with each tile: each line comes to the
+  /// first cache with one tile, and goes to its panel with the next. Where rows are a multiple of 4 KiB apart, the second cache
+  /// would not hold so many of them until all are packed.
+  struct Moving {
+    static constexpr int64_t kPiece = kLine < kWidth ? kLine : kWidth;  ///< of a line, within one panel
+    const T* from = nullptr;
+    int64_t step = 0, columns = 0, rows = 0;
+    T* to = nullptr;
+    int64_t lines_a_tile = 0;
+    int64_t row = 0, column = 0;              ///< what moves next
+    int64_t ahead_row = 0, ahead_column = 0;  ///< what comes next
+
+    int64_t lines() const { return row < rows ? lines_a_tile : 0; }
+    bool is_done() const { return row == rows; }
+    void begin() {
+      for (int64_t i = 0; i < lines_a_tile; ++i) come();
+    }
+    void fetch() {
+      for (int64_t i = 0; i < lines_a_tile && row < rows; ++i) fetch_line();
+    }
+    void fetch_line() {
+      come();
+      move();
+    }
+    void finish() {
+      while (row < rows) move();
+    }
+
+   private:
+    void come() {
+      if (ahead_row == rows) return;
+      __builtin_prefetch(from + ahead_row * step + ahead_column);
+      if ((ahead_column += kPiece) < columns) return;
+      ahead_column = 0;
+      ++ahead_row;
+    }
+    void move() {
+      const T* line = from + row * step + column;
+      T* target = to + (column / kWidth * rows + row) * kWidth + column % kWidth;
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kPiece; v += kLanes)
+        *reinterpret_cast<Unaligned*>(target + v) = *reinterpret_cast<const Unaligned*>(line + v);
+      if ((column += kPiece) < columns) return;
+      column = 0;
+      ++row;
     }
   };
 };

@@ -50,27 +50,32 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
+  template <int M, int N>
+  static inline __attribute__((always_inline)) void fetch_result(const T* c, int64_t c_row) {
+    for (int i = 0; i < M; ++i)
+      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
+  }
+
+  /// Whether lines come between the steps of a tile; those of a small one are few, and so are its registers.
+  static constexpr bool kFeeds = Rows == 12;
+
   /// What comes from memory while M x N sums are made, a line or a row of C at a time between steps along k: first what is packed
   /// next, then the result. All at once they would take every buffer by which lines come to the first cache, and what the tile
   /// reads would wait behind them.
-  template <int M, int N>
+  template <int M, int N, class Next>
   struct Feed {
-    Ahead ahead;
+    Next& next;
     const T* c;
     int64_t c_row, lines, rows = M;
-    int64_t blocks;  ///< of four steps, between two of these
 
-    inline __attribute__((always_inline)) Feed(int64_t k, const T* c, int64_t c_row, const Ahead* next)
-        : ahead(next ? *next : Ahead{}), c(c), c_row(c_row), lines(ahead.lines()) {
-      const int64_t apart = k / 4 / (lines + M + 1);
-      blocks = apart > 1 ? apart : 1;
-    }
+    inline __attribute__((always_inline)) Feed(Next& next, const T* c, int64_t c_row)
+        : next(next), c(c), c_row(c_row), lines(next.lines()) {}
 
     bool is_done() const { return rows == 0; }
     inline __attribute__((always_inline)) void fetch() {
       if (lines > 0) {
-        ahead.fetch_line();
-        lines = ahead.left > 0 ? lines - 1 : 0;
+        next.fetch_line();
+        lines = next.is_done() ? 0 : lines - 1;
         return;
       }
       for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c) + j, 1);
@@ -79,46 +84,63 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   };
 
+  /// Blocks between two of so many lines that come while k steps are summed: by a division, which tiles beside each other share.
+  static inline __attribute__((always_inline)) int64_t blocks_between(int64_t k, int64_t lines) {
+    const int64_t apart = k / 4 / lines;
+    return apart > 1 ? apart : 1;
+  }
+  static inline __attribute__((always_inline)) int64_t feed_blocks(int64_t k, int64_t lines) {
+    return blocks_between(k, lines + Rows + 1);
+  }
+
   /// M rows by N vectors of C, inlined where what is constant of it is known; lines of `next` come meanwhile.
-  template <int M, int N>
+  template <int M, int N, class Next>
   static inline __attribute__((always_inline)) void multiply_sums(int64_t k, const T* a, int64_t a_row, int64_t a_column,
                                                                   const T* b, int64_t b_row, T* c, int64_t c_row, bool add,
-                                                                  Ahead* next = nullptr) {
+                                                                  Next& next, int64_t blocks) {
     Vector sum[M][N];
     clear(sum);
-    const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
-      // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
-      asm("" : "+r"(a), "+r"(b));
-#pragma GCC unroll 4
-      for (int p = 0; p < kSteps; ++p) {
-        Vector row[N];
+    const auto add_step = [&](const T* elements, const T* lanes) __attribute__((always_inline)) {
+      Vector row[N];
 #pragma GCC unroll 8
-        for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + p * b_row + j * kLanes);
+      for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(lanes + j * kLanes);
 #pragma GCC unroll 16
-        for (int i = 0; i < M; ++i) {
-          const auto element = Step::template all<Vector>(a[p * a_column + i * a_row]);
+      for (int i = 0; i < M; ++i) {
+        const auto element = Step::template all<Vector>(elements[i * a_row]);
 #pragma GCC unroll 8
-          for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
-        }
+        for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
       }
-      a += kSteps * a_column;
-      b += kSteps * b_row;
     };
-    Feed<M, N> feed(k, c, c_row, next);
-    for (; !feed.is_done() && k >= 4 * feed.blocks; k -= 4 * feed.blocks) {
-      feed.fetch();
-      for (int64_t block = 0; block < feed.blocks; ++block) add_steps.template operator()<4>();
+    // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
+    if constexpr (kFeeds) {
+      const auto add_block = [&]() __attribute__((always_inline)) {
+        asm("" : "+r"(a), "+r"(b));
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; ++p) add_step(a + p * a_column, b + p * b_row);
+        a += 4 * a_column;
+        b += 4 * b_row;
+      };
+      Feed<M, N, Next> feed(next, c, c_row);
+      for (; !feed.is_done() && k >= 4 * blocks; k -= 4 * blocks) {
+        feed.fetch();
+        for (int64_t block = 0; block < blocks; ++block) add_block();
+      }
+      for (; k >= 4; k -= 4) add_block();
+    } else {
+      next.fetch();
+      fetch_result<M, N>(c, c_row);
     }
-    if (next) *next = feed.ahead;
-    for (; k >= 4; k -= 4) add_steps.template operator()<4>();
-    for (; k > 0; --k) add_steps.template operator()<1>();
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < k; ++p, a += a_column, b += b_row) add_step(a, b);
     store<M, N>(sum, c, c_row, add);
   }
 
   /// With UnitRows, a_row is known to be 1.
   template <int M, int N, bool UnitRows>
   static void multiply(const Tile& tile) {
-    multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add);
+    Ahead nothing;
+    multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add,
+                        nothing, blocks_between(tile.k, M + 1));
   }
 
   template <int N, bool UnitRows>
@@ -170,14 +192,13 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
   }
 
   /// A tile of A where its rows lie by a panel of B; lines of `next` come meanwhile, and those of C at once.
-  static void multiply_lying(const Tile& tile, Ahead& next) {
+  static void multiply_lying(const Tile& tile, Ahead& next, int64_t blocks) {
     Vector sum[Rows][Vectors];
     clear(sum);
-    for (int i = 0; i < Rows; ++i)
-      for (int j = 0; j < Vectors * VectorBytes; j += 64)
-        __builtin_prefetch(reinterpret_cast<const char*>(tile.c + i * tile.c_row) + j, 1);
+    fetch_result<Rows, Vectors>(tile.c, tile.c_row);
     if constexpr (Rows == 12) {
-      add_twelve(sum, tile, next);
+      if (tile.b_row == kWidth) add_twelve<kWidth>(sum, tile, next, blocks);
+      else add_twelve<0>(sum, tile, next, blocks);
     } else {
       next.fetch();
       add_lying(sum, tile);
@@ -185,7 +206,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
   }
 
-  /// By a pointer to each row.
+  /// By a pointer to each row; B is packed.
   static inline __attribute__((always_inline)) void add_lying(Vector (&sum)[Rows][Vectors], const Tile& tile) {
     const T* rows[Rows];
     int64_t stride = tile.a_row;
@@ -211,12 +232,16 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  /// Twelve pointers are more than there are registers for. Two, with one, three and five rows as steps from them, address all of
-  /// them, and leave some for what comes meanwhile. (Six rows by one such pointer take 1.07 times as long as by six.)
-  static inline __attribute__((always_inline)) void add_twelve(Vector (&sum)[Rows][Vectors], const Tile& tile, Ahead& next) {
+  /// Rows of B are kRow apart, or, where that is 0, as the tile says. Twelve pointers are more than there are registers for. Two,
+  /// with one, three and five rows as steps from them, address all of them, and leave some for what comes meanwhile. (Six rows by
+  /// one such pointer take 1.07 times as long as by six.)
+  template <int64_t kRow>
+  static inline __attribute__((always_inline)) void add_twelve(Vector (&sum)[Rows][Vectors], const Tile& tile, Ahead& next,
+                                                               int64_t blocks) {
     constexpr int64_t kBytes = sizeof(T);
     const char *low = reinterpret_cast<const char*>(tile.a), *high = low + 6 * tile.a_row * kBytes;
     int64_t one = tile.a_row * kBytes, three = 3 * one, five = 5 * one;
+    const int64_t b_row = kRow > 0 ? kRow : tile.b_row;
     const T* b = tile.b;
     const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
       // Otherwise GCC computes other pointers from these.
@@ -225,7 +250,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
       for (int p = 0; p < kSteps; ++p) {
         Vector row[Vectors];
 #pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + p * kWidth + j * kLanes);
+        for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + p * b_row + j * kLanes);
 #pragma GCC unroll 16
         for (int i = 0; i < Rows; ++i) {
           const int64_t steps[] = {0, one, 2 * one, three, 4 * one, five};
@@ -237,10 +262,9 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
       }
       low += kSteps * kBytes;
       high += kSteps * kBytes;
-      b += kSteps * kWidth;
+      b += kSteps * b_row;
     };
     int64_t left = tile.k;
-    const int64_t lines = next.lines(), apart = lines > 0 ? left / 4 / lines : 1, blocks = apart > 1 ? apart : 1;
     for (; next.left > 0 && left >= 4 * blocks; left -= 4 * blocks) {
       next.fetch_line();
       asm volatile("" ::: "memory");  // `next` stays in memory, as registers are the pointers'
