@@ -29,7 +29,8 @@ void check(const GemmFunction& gemm, std::int64_t m, std::int64_t n, std::int64_
   block.c = {c.data(), n, 1};
   block.scratch = scratch.data();
   gemm.multiply(block);
-  for (std::int64_t i = 0; i < m; ++i)
+  // Some rows of what is large, in every tile.
+  for (std::int64_t i = 0; i < m; i += 1 + std::min<std::int64_t>(m * n * k >> 24, 4))
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::int64_t p = 0; p < k; ++p)
@@ -81,6 +82,10 @@ void check(const GemmFunction& gemm, std::int64_t m, std::int64_t n, std::int64_
 }
 
 void check_sizes(const GemmFunctions& functions) {
+  const auto check_both = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool a_transposed, bool b_transposed) {
+    check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
+    check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
+  };
   for (const bool a_transposed : {false, true})
     for (const bool b_transposed : {false, true})
       for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
@@ -91,10 +96,10 @@ void check_sizes(const GemmFunctions& functions) {
                                     {530, 1100, 40},
                                     {301, 40, 530},
                                     {23, 97, 521},
-                                    {40, 290, 1024}}) {  // rows that begin in one set of the first cache
-        check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
-        check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
-      }
+                                    {40, 290, 1024}})  // rows that begin in one set of the first cache
+        check_both(m, n, k, a_transposed, b_transposed);
+  check_both(100, 960, 300, false, false);  // parts of whole panels, in several lots
+  check_both(301, 290, 910, false, true);   // as many rows as are turned at once, and some behind them
 }
 
 TEST(Gemm, EveryInstructionSet) {
