@@ -26,7 +26,7 @@ struct MultiplyAdd {
 
 #if defined(__AVX512F__)
 /// The same with instructions by name: GCC would also take those that leave a sum in another register, and copies sums about in
-/// every step of a product, some to memory and back (1.02 to 1.05 times its time).
+/// every step of a product, some to memory and back (up to 1.03 times its time).
 struct MultiplyAddInPlace {
   static constexpr int64_t kElements = 1;
 
