@@ -1,12 +1,44 @@
 // What CUDA gives a kernel by itself, for a host compiler: generated CUDA text compiles behind this header as C++ and runs on
 // emulator.h. One host function is one thread; the emulator switches between threads at barriers and warp exchanges, so
-// __shared__ variables can be static: blocks run one after another. Only headers of C: those of C++ take longer to read than most
-// kernels take to compile, and the text says which type's function it wants (expf, exp).
+// __shared__ variables can be static: blocks run one after another. No headers, not even those of C: <math.h> alone takes as long
+// to read as most kernels take to compile. The text says which type's function it wants (expf, exp).
 #pragma once
 
-#include <math.h>
-#include <stddef.h>
-#include <string.h>
+typedef __SIZE_TYPE__ size_t;
+#define GCOMP_SHIM_FUNCTION_1(name)          \
+  extern "C" double name(double x) noexcept; \
+  extern "C" float name##f(float x) noexcept;
+#define GCOMP_SHIM_FUNCTION_2(name)                    \
+  extern "C" double name(double x, double y) noexcept; \
+  extern "C" float name##f(float x, float y) noexcept;
+GCOMP_SHIM_FUNCTION_1(exp)
+GCOMP_SHIM_FUNCTION_1(exp2)
+GCOMP_SHIM_FUNCTION_1(expm1)
+GCOMP_SHIM_FUNCTION_1(log)
+GCOMP_SHIM_FUNCTION_1(log2)
+GCOMP_SHIM_FUNCTION_1(log1p)
+GCOMP_SHIM_FUNCTION_1(sqrt)
+GCOMP_SHIM_FUNCTION_1(erf)
+GCOMP_SHIM_FUNCTION_1(sin)
+GCOMP_SHIM_FUNCTION_1(cos)
+GCOMP_SHIM_FUNCTION_1(tan)
+GCOMP_SHIM_FUNCTION_1(asin)
+GCOMP_SHIM_FUNCTION_1(acos)
+GCOMP_SHIM_FUNCTION_1(atan)
+GCOMP_SHIM_FUNCTION_1(sinh)
+GCOMP_SHIM_FUNCTION_1(cosh)
+GCOMP_SHIM_FUNCTION_1(tanh)
+GCOMP_SHIM_FUNCTION_1(asinh)
+GCOMP_SHIM_FUNCTION_1(acosh)
+GCOMP_SHIM_FUNCTION_1(atanh)
+GCOMP_SHIM_FUNCTION_1(fabs)
+GCOMP_SHIM_FUNCTION_1(floor)
+GCOMP_SHIM_FUNCTION_1(ceil)
+GCOMP_SHIM_FUNCTION_1(rint)
+GCOMP_SHIM_FUNCTION_2(pow)
+GCOMP_SHIM_FUNCTION_2(fmod)
+extern "C" void* memcpy(void* to, const void* from, size_t bytes) noexcept;
+extern "C" void* memset(void* to, int value, size_t bytes) noexcept;
 
 #define __global__
 #define __device__
