@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <span>
 #include <utility>
 
 #include "ir/base/error.h"
@@ -97,21 +98,27 @@ class NestEvaluator {
 
   /// One index for all of a tensor's, where these are sums of axes that never leave their dimensions.
   void make_position(ReadyTerm& read) const {
-    ReadyIndex position;
     for (std::size_t d = 0; d < read.indices.size(); ++d) {
       const ReadyIndex& index = read.indices[d];
-      const std::int64_t size = read.tensor->shape()[d];
       if (!index.others.empty()) return;
       std::int64_t low = index.constant, high = index.constant;
       for (const auto& [axis, coefficient] : index.axes)
         (coefficient < 0 ? low : high) += coefficient * std::max<std::int64_t>(nest_.extents[axis] - 1, 0);
-      if (low < 0 || high >= size) return;
-      position.constant = position.constant * size + index.constant;
-      for (auto& step : position.axes) step.coefficient *= size;
-      position.axes.insert(position.axes.end(), index.axes.begin(), index.axes.end());
+      if (low < 0 || high >= read.tensor->shape()[d]) return;
     }
     read.inside = true;
-    read.indices = {std::move(position)};
+    read.indices = {row_major_position(read.indices, read.tensor->shape())};
+  }
+
+  /// Of indices that are sums of axes.
+  static ReadyIndex row_major_position(const std::vector<ReadyIndex>& indices, const Shape& shape) {
+    ReadyIndex position;
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      position.constant = position.constant * shape[d] + indices[d].constant;
+      for (auto& step : position.axes) step.coefficient *= shape[d];
+      position.axes.insert(position.axes.end(), indices[d].axes.begin(), indices[d].axes.end());
+    }
+    return position;
   }
 
   /// Of a statement's value at the current point.
@@ -179,9 +186,10 @@ class NestEvaluator {
     switch (term.kind) {
       case Term::Kind::literal: std::fill_n(out, count, term.number); return;
       case Term::Kind::read:
-        if (!ready.inside) break;
-        read_line(*ready.tensor, evaluate(ready.indices[0]), step_along(ready.indices[0], axis), count, out);
-        return;
+        if (ready.inside)
+          return read_line(*ready.tensor, evaluate(ready.indices[0]), step_along(ready.indices[0], axis), count, out);
+        if (read_within(ready, axis, count, out)) return;
+        break;
       case Term::Kind::local: {
         const double* from = values_[static_cast<std::size_t>(term.slot)].data() + evaluate(ready.indices[0]);
         const std::int64_t step = step_along(ready.indices[0], axis);
@@ -192,7 +200,7 @@ class NestEvaluator {
       case Term::Kind::guard:
         if (std::any_of(ready.conditions.begin(), ready.conditions.end(),
                         [axis](const ReadyCondition& c) { return depends(c.index, axis); }))
-          break;
+          return guard_line(ready, axis, first, count, out);
         evaluate_line(ready.arguments[holds(ready.conditions) ? 0 : 1], axis, first, count, out);
         return;
       case Term::Kind::index: break;
@@ -200,6 +208,47 @@ class NestEvaluator {
     for (std::int64_t i = 0; i < count; ++i) {
       point_[axis] = first + i;
       out[i] = evaluate(ready);
+    }
+  }
+
+  /// A read whose line stays in the tensor, by indices that are sums of axes; false where it is none.
+  bool read_within(const ReadyTerm& read, std::size_t axis, std::int64_t count, double* out) const {
+    std::int64_t position = 0, step = 0;
+    for (std::size_t d = 0; d < read.indices.size(); ++d) {
+      const ReadyIndex& index = read.indices[d];
+      if (!index.others.empty()) return false;
+      const std::int64_t begin = evaluate(index), along = step_along(index, axis), end = begin + (count - 1) * along,
+                         size = read.tensor->shape()[d];
+      if (std::min(begin, end) < 0 || std::max(begin, end) >= size) return false;
+      position = position * size + begin;
+      step = step * size + along;
+    }
+    read_line(*read.tensor, position, step, count, out);
+    return true;
+  }
+
+  /// Stretches where the conditions hold, and others.
+  void guard_line(const ReadyTerm& guard, std::size_t axis, std::int64_t first, std::int64_t count, double* out) {
+    std::array<bool, kMostLine> holding;
+    std::fill_n(holding.begin(), count, true);
+    for (const ReadyCondition& c : guard.conditions) {
+      point_[axis] = first;
+      const bool is_sum = c.index.others.empty();
+      std::int64_t value = is_sum ? evaluate(c.index) : 0;
+      const std::int64_t step = step_along(c.index, axis);
+      for (std::int64_t i = 0; i < count; ++i, value += step) {
+        bool& holds = holding[static_cast<std::size_t>(i)];
+        if (!is_sum && holds) {
+          point_[axis] = first + i;
+          value = evaluate(c.index);
+        }
+        holds = holds && value >= c.low && value < c.high;
+      }
+    }
+    for (std::int64_t begin = 0, end; begin < count; begin = end) {
+      const bool holds = holding[static_cast<std::size_t>(begin)];
+      for (end = begin + 1; end < count && holding[static_cast<std::size_t>(end)] == holds;) ++end;
+      evaluate_line(guard.arguments[holds ? 0 : 1], axis, first + begin, end - begin, out + begin);
     }
   }
 
@@ -238,6 +287,10 @@ class NestEvaluator {
       }
       return;
     }
+    if (tensor.dtype() == DType::f64) {
+      for (std::int64_t i = 0; i < count; ++i) std::memcpy(&out[i], data + (position + i * step) * 8, sizeof(double));
+      return;
+    }
     for (std::int64_t i = 0; i < count; ++i) out[i] = tensor.at(position + i * step);
   }
 
@@ -262,36 +315,40 @@ class NestEvaluator {
     return shape;
   }
 
+  /// In order, the last axis fastest.
   template <class F>
-  void for_each_point(const std::vector<int>& axes, const F& visit) {
-    const Shape shape = extents_of(axes);
-    if (element_count(shape) == 0) return;
-    Shape index(shape.size());
-    do {
-      for (std::size_t i = 0; i < axes.size(); ++i) point_[static_cast<std::size_t>(axes[i])] = index[i];
+  void for_each_point(std::span<const int> axes, const F& visit) {
+    const auto extent = [&](int axis) { return nest_.extents[static_cast<std::size_t>(axis)]; };
+    if (std::any_of(axes.begin(), axes.end(), [&](int axis) { return extent(axis) == 0; })) return;
+    for (std::size_t moved = 1; moved > 0;) {
       visit();
-    } while (next_index(index, shape));
-    for (int a : axes) point_[static_cast<std::size_t>(a)] = 0;
+      for (moved = axes.size(); moved > 0; --moved) {
+        std::int64_t& at = point_[static_cast<std::size_t>(axes[moved - 1])];
+        if (++at < extent(axes[moved - 1])) break;
+        at = 0;
+      }
+    }
   }
 
-  /// Calls visit(value of the term) at every point of some axes, in order.
+  /// Calls visit(values of the term, how many) for stretches of the last of some axes, at the first point of each, in order.
   template <class F>
-  void for_each_value(const std::vector<int>& axes, const ReadyTerm& term, const F& visit) {
-    if (axes.empty()) return visit(evaluate(term));
+  void for_each_line(std::span<const int> axes, const ReadyTerm& term, const F& visit) {
+    std::array<double, kMostLine> line;
+    if (axes.empty()) {
+      line[0] = evaluate(term);
+      return visit(line.data(), 1);
+    }
     const auto inner = static_cast<std::size_t>(axes.back());
     const std::int64_t extent = nest_.extents[inner];
-    std::array<double, kMostLine> line;
-    for_each_point({axes.begin(), axes.end() - 1}, [&] {
+    for_each_point(axes.first(axes.size() - 1), [&] {
       for (std::int64_t first = 0; first < extent; first += kMostLine) {
         const std::int64_t count = std::min(extent - first, kMostLine);
         evaluate_line(term, inner, first, count, line.data());
-        for (std::int64_t i = 0; i < count; ++i) {
-          point_[inner] = first + i;
-          visit(line[static_cast<std::size_t>(i)]);
-        }
+        point_[inner] = first;
+        visit(line.data(), count);
       }
+      point_[inner] = 0;
     });
-    point_[inner] = 0;
   }
 
   void run_statement(std::size_t number) {
@@ -302,34 +359,75 @@ class NestEvaluator {
     const ReadyIndex position = position_of(number);
     const auto result = [&]() -> double& { return values_[number][static_cast<std::size_t>(evaluate(position))]; };
     switch (s.kind) {
-      case Statement::Kind::map:
-        for_each_value(s.axes, value, [&](double at_point) { result() = round_to(s.dtype, at_point); });
+      case Statement::Kind::map: {
+        const std::int64_t step = s.axes.empty() ? 0 : step_along(position, static_cast<std::size_t>(s.axes.back()));
+        for_each_line(s.axes, value, [&](const double* line, std::int64_t count) {
+          double* to = &result();
+          for (std::int64_t i = 0; i < count; ++i) to[i * step] = round_to(s.dtype, line[i]);
+        });
         break;
-      case Statement::Kind::reduce: run_reduce(s, value, result); break;
+      }
+      case Statement::Kind::reduce:
+        if (has_longer_lines_beside(s)) reduce_beside(s, value, position);
+        else run_reduce(s, value, result);
+        break;
       case Statement::Kind::scan: run_scan(s, value, result); break;
     }
+  }
+
+  static bool is_position(Reduction::Of of) { return of == Reduction::Of::first_maximum || of == Reduction::Of::first_minimum; }
+
+  /// Whether a line of results is longer than one of what is added up to one of them.
+  bool has_longer_lines_beside(const Statement& s) const {
+    if (is_position(s.combine->reduction.of) || s.axes.empty() || s.over.empty()) return false;
+    const auto extent = [&](int axis) { return nest_.extents[static_cast<std::size_t>(axis)]; };
+    return extent(s.axes.back()) > extent(s.over.back());
+  }
+
+  /// Results of a line at once, each of them in its order.
+  void reduce_beside(const Statement& s, const ReadyTerm& term, const ReadyIndex& position) {
+    const Reduction::Of of = s.combine->reduction.of;
+    const auto number = static_cast<std::size_t>(&s - nest_.statements.data()), inner = static_cast<std::size_t>(s.axes.back());
+    const std::int64_t extent = nest_.extents[inner], step = step_along(position, inner);
+    std::array<double, kMostLine> totals, line;
+    for_each_point(std::span(s.axes).first(s.axes.size() - 1), [&] {
+      for (std::int64_t first = 0; first < extent; first += kMostLine) {
+        const std::int64_t count = std::min(extent - first, kMostLine);
+        std::fill_n(totals.begin(), count, identity_of(of, s.value->dtype));
+        for_each_point(s.over, [&] {
+          evaluate_line(term, inner, first, count, line.data());
+          for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) totals[i] = combined(of, s.dtype, totals[i], line[i]);
+        });
+        point_[inner] = first;
+        double* to = values_[number].data() + evaluate(position);
+        for (std::int64_t i = 0; i < count; ++i) to[i * step] = wrapped(s.dtype, totals[static_cast<std::size_t>(i)]);
+      }
+      point_[inner] = 0;
+    });
   }
 
   template <class Result>
   void run_reduce(const Statement& s, const ReadyTerm& term, const Result& result) {
     const Reduction::Of of = s.combine->reduction.of;
-    const bool position = of == Reduction::Of::first_maximum || of == Reduction::Of::first_minimum;
+    const bool position = is_position(of);
     for_each_point(s.axes, [&] {
       double total = identity_of(of, s.value->dtype), first = 0;
       bool any = false;
       std::int64_t counter = 0;
-      for_each_value(s.over, term, [&](double value) {
-        if (position) {
+      for_each_line(s.over, term, [&](const double* line, std::int64_t count) {
+        if (!position) {
+          for (std::int64_t i = 0; i < count; ++i) total = combined(of, s.dtype, total, line[i]);
+          return;
+        }
+        for (const double* at = line; at < line + count; ++at, ++counter) {
+          const double value = *at;
           const bool better = of == Reduction::Of::first_maximum ? value > total : value < total;
           if (!any || (better && total == total) || (value != value && total == total)) {
             total = value;
             first = static_cast<double>(counter);
           }
           any = true;
-        } else {
-          total = combined(of, s.dtype, total, value);
         }
-        ++counter;
       });
       result() = position ? first : wrapped(s.dtype, total);
     });
@@ -357,14 +455,28 @@ class NestEvaluator {
   Tensor store(const LoopOutput& output, const TensorType& type) {
     Tensor tensor(type);
     const auto number = static_cast<std::size_t>(output.statement);
+    const std::vector<int>& axes = nest_.statements[number].axes;
     const ReadyIndex from = position_of(number);
     std::vector<ReadyIndex> indices;
     for (const Index& index : output.index) indices.push_back(ready(index));
-    for_each_point(nest_.statements[number].axes, [&] {
+    const auto put = [&](std::int64_t position, double value) {
+      tensor.set(position, output.accumulate ? wrapped(type.dtype, tensor.at(position) + value) : value);
+    };
+    if (!axes.empty() && std::ranges::all_of(indices, [](const ReadyIndex& index) { return index.others.empty(); })) {
+      const ReadyIndex to = row_major_position(indices, type.shape);
+      const auto inner = static_cast<std::size_t>(axes.back());
+      const std::int64_t step_to = step_along(to, inner), step_from = step_along(from, inner);
+      for_each_point(std::span(axes).first(axes.size() - 1), [&] {
+        const std::int64_t position = evaluate(to);
+        const double* value = values_[number].data() + evaluate(from);
+        for (std::int64_t i = 0; i < nest_.extents[inner]; ++i) put(position + i * step_to, value[i * step_from]);
+      });
+      return tensor;
+    }
+    for_each_point(axes, [&] {
       std::int64_t position = 0;
       for (std::size_t d = 0; d < indices.size(); ++d) position = position * type.shape[d] + evaluate(indices[d]);
-      const double value = values_[number][static_cast<std::size_t>(evaluate(from))];
-      tensor.set(position, output.accumulate ? wrapped(type.dtype, tensor.at(position) + value) : value);
+      put(position, values_[number][static_cast<std::size_t>(evaluate(from))]);
     });
     return tensor;
   }
