@@ -1,10 +1,12 @@
 // The attention kernels of the CPU against the interpreter, which knows attention by its expansion.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
+#include <tuple>
 
 #include "codegen/cpu/attention/attention.h"
 #include "codegen/generate.h"
@@ -77,12 +79,32 @@ AttentionCase streamed_case(AttentionCase c) {
   return c;
 }
 
+/// Those whose kernels have most templates in common lie next to each other.
 std::vector<AttentionCase> all_cases() {
   std::vector<AttentionCase> cases;
   for (AttentionCase& c : attention_cases())
     if (std::max(c.width, c.value_width) <= 128) cases.push_back(streamed_case(std::move(c)));
   for (AttentionCase& c : cases_of_tiles()) cases.push_back(streamed_case(std::move(c)));
+  const auto templates = [](const AttentionCase& c) {
+    return std::tuple(quotient_up(std::max(c.width, c.value_width), 32), c.mask.empty(), c.boolean,
+                      c.attributes.find("dropout") != nullptr, quotient_up(c.queries, 64));
+  };
+  std::stable_sort(cases.begin(), cases.end(), [&](const auto& a, const auto& b) { return templates(a) < templates(b); });
   return cases;
+}
+
+/// What all kernels of attention begin with goes before each file of kernels instead: a file then has several of them, and the
+/// compiler makes what they have in common once.
+void share_templates(runtime::Program& program) {
+  std::string templates;
+  for (runtime::Kernel& kernel : program.kernels) {
+    const std::size_t start = kernel.text.find("extern \"C\" void ");
+    if (kernel.text.find("gc_attention::") == std::string::npos || start == std::string::npos) continue;
+    if (templates.empty()) templates = kernel.text.substr(0, start);
+    ASSERT_EQ(kernel.text.compare(0, start, templates), 0) << kernel.name;
+    kernel.text.erase(0, start);
+  }
+  program.prelude += "\n" + templates;
 }
 
 runtime::Program streamed_program(const std::vector<AttentionCase>& cases, DType dtype = DType::f32) {
@@ -90,6 +112,7 @@ runtime::Program streamed_program(const std::vector<AttentionCase>& cases, DType
   lower_unexpanded(graph, codegen::target_info({}));
   runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
   runtime::validate(program);
+  share_templates(program);
   return program;
 }
 
@@ -125,7 +148,7 @@ std::string streamed_difference(const Tensor& found, const Tensor& expected, dou
 std::ptrdiff_t count_streamed(const runtime::Program& program) {
   return std::count_if(program.steps.begin(), program.steps.end(), [&](const runtime::Step& step) {
     const auto* launch = std::get_if<runtime::KernelLaunch>(&step);
-    return launch && program.kernels[static_cast<std::size_t>(launch->kernel)].text.find("GC_ATTENTION") != std::string::npos;
+    return launch && program.kernels[static_cast<std::size_t>(launch->kernel)].text.find("gc_attention::") != std::string::npos;
   });
 }
 
