@@ -5,9 +5,9 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx512;
-const GemmFunctions kGemmAvx512{
-    Gemm<float, 64, 12, 2, MultiplyAddInPlace>::functions(), Gemm<double, 64, 12, 2, MultiplyAddInPlace>::functions(),
-    Gemm<float, 64, 12, 2, MultiplyAddInPlace>::bf16_functions(), half_lines()};
+const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2, MultiplyAddInPlace>::functions(),
+                                Gemm<double, 64, 12, 2, MultiplyAddInPlace>::functions(),
+                                Gemm<float, 64, 12, 2, MultiplyAddInPlace>::bf16_functions(), half_lines()};
 
 }  // namespace gcomp::runtime::cpu
 
