@@ -175,8 +175,9 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
                           std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128, 256},
                           Kernels kernels = Kernels::exact) {
   codegen::KernelTable table(codegen::cuda::kTarget);
-  std::size_t turn = 0;  // another one for each dtype's same width
-  for (DType dtype : dtypes)
+  bool packed_first = false;
+  for (DType dtype : dtypes) {
+    bool through_views = packed_first = !packed_first;  // the other one for the next dtype's same width
     for (std::int64_t width : widths) {
       const bool masked = width % 32 != 0 || width == 128;
       const AttentionCase dense{.label = "a",
@@ -191,9 +192,9 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
       AttentionCase packed = dense;
       packed.label = "b";
       packed.layout = AttentionLayout::packed;
-      const bool through_views = (turn++ + (widths.size() % 2 == 0 ? dtype == *dtypes.begin() : 0)) % 2 == 0;
       ir::Graph graph =
           attention_graph(dtype, widths.size() == 1 ? std::vector{dense, packed} : std::vector{through_views ? packed : dense});
+      through_views = !through_views;
       lower_unexpanded(graph);
       for (const auto& node : graph.nodes())
         if (node->op->kind == ir::Kind::composite)
@@ -202,6 +203,7 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
             else if (launch.tf32) table.add_text(launch.tf32->text);
           }
     }
+  }
   return sources_of(table);
 }
 

@@ -336,6 +336,15 @@ TEST_P(CudaTrainingOfEachKind, LossesByPartsFollowTheRecord) {
         << "step " << i + 1;
 }
 
+/// Distinct models, and all whose record is compared in f64 only.
+std::vector<RecordedModel> models_for_other_kernels() {
+  std::vector<RecordedModel> models = distinct_models();
+  for (const RecordedModel& model : recorded_models())
+    if (has_near_tie(model) && std::none_of(models.begin(), models.end(), [&](const auto& m) { return m.name == model.name; }))
+      models.push_back(model);
+  return models;
+}
+
 /// Tensor cores are slow to emulate: there, one model for each kind of product, and none that another exporter only wrote
 /// otherwise.
 std::vector<RecordedModel> models_for_tensor_cores() {
@@ -359,7 +368,7 @@ std::vector<RecordedModel> models_of_each_kind() {
 
 INSTANTIATE_TEST_SUITE_P(Recorded, CudaMixedPrecision, testing::ValuesIn(models_for_tensor_cores()),
                          [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Recorded, CudaTrainingOnOtherKernels, testing::ValuesIn(distinct_models()),
+INSTANTIATE_TEST_SUITE_P(Recorded, CudaTrainingOnOtherKernels, testing::ValuesIn(models_for_other_kernels()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Recorded, CudaTrainingOfDistinctModels, testing::ValuesIn(distinct_models()),
                          [](const auto& info) { return info.param.name; });

@@ -398,7 +398,6 @@ TEST(Rows, ActivationsOfRecurrencesTakeAlphaAndBeta) {
   }
 }
 
-// 2^53 + 1 is no double. What computes with it is left to the program, whose integers have all digits.
 TEST(Rows, SwiGluIsAGateTimesItsSigmoidTimesAValue) {
   ModelBuilder m = unary("SwiGLU", {-1, 0.5, 3}, {{"alpha", 1.5F}}, {"b.b"}, 28);
   m.floats("b.b", {3}, {2, -1, 4});
@@ -422,6 +421,7 @@ TEST(Rows, StatesOfRecurrencesHaveTheHiddenSize) {
   expect_error([&] { lstm({1, 2, 2}, {1, 4}).import(); }, {"LSTM 'node_y'", "P is f32[1,4]", "wanted f32[1,6]"});
 }
 
+// 2^53 + 1 is no double. What computes with it is left to the program, whose integers have all digits.
 TEST(Rows, IntegersBeyondDoublesAreNotFolded) {
   constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
   ModelBuilder m(22);

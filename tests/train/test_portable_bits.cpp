@@ -2,8 +2,6 @@
 // demands it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "runtime/cpu/find_compiler.h"
 #include "runtime/instruction_set.h"
 #include "tests/drive/command.h"
@@ -41,26 +39,16 @@ TEST_P(PortableBits, AreThoseOfAnyCompilerAndNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Recorded, PortableBits, testing::ValuesIn(distinct_models()),
                          [](const auto& info) { return info.param.name; });
 
-/// One model for each kind of kernel whose loops a compiler turns into vectors of either width; the programs of the others have no
-/// kind of their own: attention with GELU and layer norms, recurrence, pooling, depthwise convolutions with batch norms, and
-/// images that are put together.
-std::vector<RecordedModel> models_of_each_kind() {
-  constexpr std::string_view kKinds[] = {"gpt_tiny", "lstm_tiny", "mnist_cnn", "mobilenet_tiny", "unet_tiny"};
-  std::vector<RecordedModel> models = recorded_models();
-  std::erase_if(models, [&](const RecordedModel& m) { return std::count(std::begin(kKinds), std::end(kKinds), m.name) == 0; });
-  return models;
-}
-
 TEST(PortableBitsOfTheCommand, AreThoseOfWiderVectors) {
   if (runtime::widest_instruction_set() < InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
-  for (const RecordedModel& model : models_of_each_kind())
+  for (const RecordedModel& model : distinct_models())
     EXPECT_TRUE(trained(model, {"--isa", "avx2"}) == trained(model, {"--isa", "avx512", "--portable-bits"})) << model.name;
 }
 
 /// With pairs of bf16 multiplied by an instruction where the processor has it, and one by one.
 TEST(PortableBitsOfTheCommand, AreThoseOfWiderVectorsInMixedPrecision) {
   if (runtime::widest_instruction_set() < InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
-  for (const RecordedModel& model : models_of_each_kind()) {
+  for (const RecordedModel& model : distinct_models()) {
     const auto mixed = [&](std::string_view set) {
       return trained(model, {"--precision", "bf16", "--portable-bits", "--isa", std::string(set)});
     };
