@@ -31,6 +31,7 @@ struct GemmBlock {
   void* packed_a = nullptr;  ///< gemm_packed_bytes(), written by all tasks of `pack`; null where the product packs for itself
   void* packed_b = nullptr;  ///< the same of `pack_b`: rows of A that are contiguous are then read where they lie
   bool add = false;          ///< to what c holds; where nothing is packed before
+  bool from_memory = false;  ///< whether a and b are expected beyond the second cache, where nothing is packed before
 };
 
 struct GemmFunction {

@@ -76,7 +76,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
     if (block.packed_b) return block.a.column == 1 ? run_rows(block) : run_columns(block);
     // Few panels do not repay a copy, nor do few rows in the order of k.
     const bool in_rows = block.a.column == 1;
-    const bool copy_a = block.n > (in_rows ? 6 : 2) * kWidth && !(in_rows && block.m <= kFewRows);
+    const int64_t few = in_rows ? 6 : block.from_memory ? 1 : 2;
+    const bool copy_a = block.n > few * kWidth && !(in_rows && block.m <= kFewRows);
     const int64_t m = rows_of_blocks(block.m);
     for (int64_t m0 = 0; m0 < block.m; m0 += m)
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
@@ -175,9 +176,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
               multiply_lying(tile, ahead, blocks);
               continue;
             }
-            ahead.fetch();
-            if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile);
-            else multiply_edge(rows, vectors, n, tile, block.c.column);
+            if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile, ahead);
+            else multiply_edge(rows, vectors, n, tile, block.c.column, ahead);
           }
         }
       }
@@ -222,12 +222,8 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
       Tile tile{range.k, lying.at, lying.row, 1, packed, kWidth, to.sums + i * kWidth, kWidth, range.k0 > 0};
       for (int64_t panel = 0; panel < panels; ++panel, tile.b += kWidth * range.k, tile.c += to.rows * kWidth) {
         ahead.fetch();
-        if (rows == Rows) {
-          multiply_lying(tile, next, blocks);
-        } else {
-          next.fetch();
-          multiply_tile(rows, Vectors, tile);
-        }
+        if (rows == Rows) multiply_lying(tile, next, blocks);
+        else multiply_tile(rows, Vectors, tile, next);
       }
     }
   }
@@ -302,7 +298,7 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
 
   /// What is packed after the lot of columns from n0 and rows from k0: the lot under it, else the first of the next columns.
   static Ahead after(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
-    const int64_t tiles = tiles_of(block, n0, m);
+    const int64_t tiles = tiles_of(m, least(block.n - n0, kLot));
     if (k0 + kBlockK < block.k) return lines_of(block, n0, k0 + kBlockK, tiles);
     if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, 0, tiles);
     return {};
@@ -310,13 +306,13 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
 
   /// The same where the next columns of the same rows come first.
   static Ahead after_rows(const GemmBlock& block, int64_t n0, const Range& range) {
-    const int64_t tiles = tiles_of(block, n0, range.m);
+    const int64_t tiles = tiles_of(range.m, least(block.n - n0, kLot));
     if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, range.k0, tiles);
     if (range.k0 + kBlockK < block.k) return lines_of(block, 0, range.k0 + kBlockK, tiles);
     return {};
   }
 
-  /// The columns of A under those of a range, of which whole lines are packed: with the tiles of all lots.
+  /// The columns of A under those of a range, of which whole lines are read: with the tiles of all lots.
   static Ahead rows_after(const GemmBlock& block, const Range& range) {
     const int64_t k0 = range.k0 + range.k;
     if (k0 >= block.k) return {};
@@ -331,15 +327,14 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
   }
   /// A range of A as it lies, which comes with the tiles of so many rows.
   static Ahead columns_of(const GemmBlock& block, const Range& range, int64_t rows) {
-    const int64_t tiles = rows / Rows * (block.n / kWidth);
-    if (block.a.row != 1 || tiles == 0) return {};
+    if (block.a.row != 1) return {};
+    const int64_t tiles = tiles_of(rows, block.n);
     Ahead ahead{static_cast<const T*>(block.a.data) + range.m0 + range.k0 * block.a.column, block.a.column, range.m, range.k};
     ahead.lines_a_tile = (ahead.left * ((range.m + kLine - 1) / kLine) + tiles - 1) / tiles;
     return ahead;
   }
 
-  /// Whole ones of m rows by the lot from column n0.
-  static int64_t tiles_of(const GemmBlock& block, int64_t n0, int64_t m) { return m / Rows * (least(block.n - n0, kLot) / kWidth); }
+  static int64_t tiles_of(int64_t rows, int64_t columns) { return (rows + Rows - 1) / Rows * ((columns + kWidth - 1) / kWidth); }
 
   /// A lot as it lies in B, which comes with so many tiles.
   static Ahead lines_of(const GemmBlock& block, int64_t n0, int64_t k0, int64_t tiles) {
@@ -362,19 +357,25 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
     const T* packed_b;
   };
 
+  /// Whether rows of B, more than the second cache holds, are where they drive each other out of it: 4 KiB apart or a multiple.
+  static bool shares_sets(const GemmBlock& block) {
+    constexpr int64_t kBytes = sizeof(T);
+    return block.b.row * kBytes % kBytesOfSets == 0 && block.n * block.k * kBytes > kLargeBytes;
+  }
+
   static void run_block(const GemmBlock& block, bool copy_a, const Range& range) {
     T* packed_b = static_cast<T*>(block.scratch);
     T* packed_a = packed_b + kBlockK * kLot;
     const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
     if (copy_a) pack_a(a, block.a.row, block.a.column, range.m, range.k, packed_a);
-    const bool copy_b = block.b.column != 1 || range.m > 6 * Rows;
+    const bool copy_b = block.b.column != 1 || range.m > (block.from_memory || shares_sets(block) ? 3 : 6) * Rows;
     Next next;
-    if (copy_a) next.a = rows_after(block, range);
+    if (copy_a || block.from_memory) next.a = rows_after(block, range);
     for (int64_t n0 = 0; n0 < block.n; n0 += kLot) {
       const int64_t columns = least(block.n - n0, kLot);
       const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
       if (copy_b) pack_lot(b, block.b.row, block.b.column, range.k, columns, packed_b);
-      next.b = copy_b ? after_rows(block, n0, range) : Ahead{};
+      next.b = copy_b || block.from_memory ? after_rows(block, n0, range) : Ahead{};
       run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns, next);
     }
   }
@@ -396,7 +397,6 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         tile.b_row = kWidth;
       }
       int64_t i = 0;
-      Ahead nothing;
       if (from.packed_a && from.packed_b && n == kWidth && block.c.column == 1) {
         tile.a = from.packed_a;
         tile.c = static_cast<T*>(block.c.data) + range.m0 * block.c.row + n0 + j;
@@ -408,10 +408,12 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
         tile.a = from.packed_a ? from.packed_a + i * range.k : a + i * block.a.row;
         if (from.packed_a) tile.a_row = 1, tile.a_column = Rows;
         tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
+        next.shorter().fetch();
+        Ahead& longer = next.longer();
         if (tile.a_column == 1 && (from.packed_b || Rows == 12) && rows == Rows && n == kWidth && block.c.column == 1)
-          multiply_lying(tile, nothing, 1);
-        else if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
-        else multiply_edge(rows, vectors, n, tile, block.c.column);
+          multiply_lying(tile, longer, Tiles::blocks_between(tile.k, longer.lines() + 1));
+        else if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile, longer);
+        else multiply_edge(rows, vectors, n, tile, block.c.column, longer);
       }
     }
   }

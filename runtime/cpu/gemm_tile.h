@@ -137,51 +137,51 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
 
   /// With UnitRows, a_row is known to be 1.
   template <int M, int N, bool UnitRows>
-  static void multiply(const Tile& tile) {
-    Ahead nothing;
+  static void multiply(const Tile& tile, Ahead& next) {
     multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add,
-                        nothing, blocks_between(tile.k, M + 1));
+                        next, blocks_between(tile.k, next.lines() + M + 1));
   }
 
   template <int N, bool UnitRows>
-  static void multiply_rows(int64_t rows, const Tile& tile) {
+  static void multiply_rows(int64_t rows, const Tile& tile, Ahead& next) {
     if constexpr (Rows >= 12) {
-      if (rows == 12) return multiply<12, N, UnitRows>(tile);
-      if (rows == 11) return multiply<11, N, UnitRows>(tile);
-      if (rows == 10) return multiply<10, N, UnitRows>(tile);
-      if (rows == 9) return multiply<9, N, UnitRows>(tile);
+      if (rows == 12) return multiply<12, N, UnitRows>(tile, next);
+      if (rows == 11) return multiply<11, N, UnitRows>(tile, next);
+      if (rows == 10) return multiply<10, N, UnitRows>(tile, next);
+      if (rows == 9) return multiply<9, N, UnitRows>(tile, next);
     }
     if constexpr (Rows >= 8) {
-      if (rows == 8) return multiply<8, N, UnitRows>(tile);
-      if (rows == 7) return multiply<7, N, UnitRows>(tile);
+      if (rows == 8) return multiply<8, N, UnitRows>(tile, next);
+      if (rows == 7) return multiply<7, N, UnitRows>(tile, next);
     }
     if constexpr (Rows >= 6) {
-      if (rows == 6) return multiply<6, N, UnitRows>(tile);
-      if (rows == 5) return multiply<5, N, UnitRows>(tile);
+      if (rows == 6) return multiply<6, N, UnitRows>(tile, next);
+      if (rows == 5) return multiply<5, N, UnitRows>(tile, next);
     }
     switch (rows) {
-      case 4: return multiply<4, N, UnitRows>(tile);
-      case 3: return multiply<3, N, UnitRows>(tile);
-      case 2: return multiply<2, N, UnitRows>(tile);
-      default: return multiply<1, N, UnitRows>(tile);
+      case 4: return multiply<4, N, UnitRows>(tile, next);
+      case 3: return multiply<3, N, UnitRows>(tile, next);
+      case 2: return multiply<2, N, UnitRows>(tile, next);
+      default: return multiply<1, N, UnitRows>(tile, next);
     }
   }
 
   static_assert(Vectors == 2, "a panel that is not whole is one vector");
-  static void multiply_tile(int64_t rows, int64_t vectors, const Tile& tile) {
+  /// Lines of `next` come meanwhile.
+  static void multiply_tile(int64_t rows, int64_t vectors, const Tile& tile, Ahead& next) {
     const bool unit = tile.a_row == 1;
-    if (vectors == 2) return unit ? multiply_rows<2, true>(rows, tile) : multiply_rows<2, false>(rows, tile);
-    return unit ? multiply_rows<1, true>(rows, tile) : multiply_rows<1, false>(rows, tile);
+    if (vectors == 2) return unit ? multiply_rows<2, true>(rows, tile, next) : multiply_rows<2, false>(rows, tile, next);
+    return unit ? multiply_rows<1, true>(rows, tile, next) : multiply_rows<1, false>(rows, tile, next);
   }
 
   /// Stores a tile whose columns of C end within a vector, or are not adjacent, by way of a buffer.
-  static void multiply_edge(int64_t rows, int64_t vectors, int64_t columns, const Tile& tile, int64_t c_column) {
+  static void multiply_edge(int64_t rows, int64_t vectors, int64_t columns, const Tile& tile, int64_t c_column, Ahead& next) {
     alignas(64) T buffer[Rows * kWidth];
     Tile whole = tile;
     whole.c = buffer;
     whole.c_row = vectors * kLanes;
     whole.add = false;
-    multiply_tile(rows, vectors, whole);
+    multiply_tile(rows, vectors, whole, next);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
         T* target = tile.c + i * tile.c_row + j * c_column;

@@ -159,6 +159,7 @@ class BuiltinMatmul final : public LibraryCall {
         GemmBlock block{m_, n_, end - begin, a_.at(0), b_.at(0), {sums + first * bytes, n_, 1}, workspace_.of_thread(thread)};
         block.a.data = moved(block.a.data, begin * a_.column);
         block.b.data = moved(block.b.data, begin * b_.row);
+        block.from_memory = true;
         if (turns_slices_) multiply_turned(block);
         else gemm_.multiply(block);
       }
