@@ -35,9 +35,9 @@ struct GemmBlock {
 };
 
 struct GemmFunction {
-  int64_t width = 0;           ///< columns of a panel of B
-  int64_t depth = kGemmDepth;  ///< steps along k whose sum is made before it is added to C
-  int64_t elements = 1;        ///< of the operands' dtype in a step along k: 2 where f32's place holds a pair of bf16
+  int64_t rows = 0, width = 0;  ///< of a tile of C: rows of A by columns of a panel of B
+  int64_t depth = kGemmDepth;   ///< steps along k whose sum is made before it is added to C
+  int64_t elements = 1;         ///< of the operands' dtype in a step along k: 2 where f32's place holds a pair of bf16
   void (*multiply)(const GemmBlock&) = nullptr;
   /// One of gemm_pack_tasks() parts of A into packed_a, for products of all columns of B.
   void (*pack)(const GemmBlock&, int64_t task) = nullptr;

@@ -423,8 +423,10 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
     run(block);
   }
 
-  static constexpr GemmFunction functions() { return {kWidth, kBlockK, Step::kElements, run, pack, pack_b_part}; }
-  static constexpr GemmFunction bf16_functions() { return {kWidth, kBlockK, Step::kElements, run_flushed, pack, pack_b_part}; }
+  static constexpr GemmFunction functions() { return {Rows, kWidth, kBlockK, Step::kElements, run, pack, pack_b_part}; }
+  static constexpr GemmFunction bf16_functions() {
+    return {Rows, kWidth, kBlockK, Step::kElements, run_flushed, pack, pack_b_part};
+  }
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements
 constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19, kLargeProduct = 1 << 24;
 constexpr std::int64_t kMostTurned = 512;  // rows of C that are turned
 constexpr std::int64_t kTurnCost = 3;      // of an element of C, in what packing one of B takes
+constexpr std::int64_t kSmallBatch = 8;    // times as many columns as rows, at least, where fewer are turned
 constexpr std::int64_t kBandRows = 12;     // whole tiles of any instruction set
 
 /// The stack of products as equal pieces of work: each matrix in `parts` bands of its columns or rows.
@@ -48,7 +49,7 @@ class BuiltinMatmul final : public LibraryCall {
     divide_depth();
     // Where those of B do, and A is the smaller one, B^T is what is read there.
     turns_slices_ = slices_ > 1 && is_turned_faster(k_ / slices_);
-    if (slices_ == 1 && m_ >= kPackedRows && is_turned_faster(k_)) {
+    if (slices_ == 1 && (m_ >= kPackedRows || is_small_batch()) && is_turned_faster(k_)) {
       transpose();
       packs_b_ = true;
     }
@@ -106,6 +107,12 @@ class BuiltinMatmul final : public LibraryCall {
   bool is_turned_faster(std::int64_t depth) const {
     return matrices_ == 1 && a_.column == 1 && b_.row == 1 && c_.column == 1 && m_ <= kMostTurned &&
            kTurnCost * m_ * n_ <= (n_ - m_) * depth && gemm_packed_b_bytes(m_, k_, element_) <= kPackedBytes;
+  }
+
+  /// Whether so few rows of A are worth turning: they fill panels as well as tiles, and C is many times as wide as it is high.
+  bool is_small_batch() const {
+    const auto padded = [this](std::int64_t to) { return (m_ + to - 1) / to * to; };
+    return m_ >= kFewestBeside && n_ >= kSmallBatch * m_ && padded(gemm_.width) <= padded(gemm_.rows);
   }
 
   void transpose() {

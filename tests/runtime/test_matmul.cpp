@@ -153,6 +153,7 @@ TEST(Matmul, LargeEnoughForSeveralThreads) {
   check(make_problem(DType::f32, {}, 784, 130, 64, kColumns, kRows, kRows));
   check(make_problem(DType::f32, {}, 64, 784, 130, kRows, kColumns, kRows));
   check(make_problem(DType::f64, {}, 1100, 10, 90, kRows, kRows, kRows));
+  check(make_problem(DType::f32, {}, 60, 1024, 300, kRows, kRows, kRows));  // rows of B in few sets of the caches
 }
 
 TEST(Matmul, ThreadsPackOneOperandTogether) {
@@ -166,7 +167,8 @@ TEST(Matmul, ThreadsPackOneOperandTogether) {
 /// As weight gradients over many positions: slices of the depth have sums of their own.
 TEST(Matmul, DeepProductsOfFewElements) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{40, 50, 5000}, {300, 33, 2100}, {7, 5, 20000}})
+    for (const auto& [m, n, k] :
+         {std::array<std::int64_t, 3>{40, 50, 5000}, {200, 60, 3000}, {300, 33, 2100}, {17, 150, 2500}, {7, 5, 20000}})
       check(make_problem(dtype, {}, m, n, k, {true, 3}, {false, 1}, {false, 2}), make_builtin_matmul);
 }
 
@@ -180,7 +182,7 @@ TEST(Matmul, RowsThatAreReadWhereTheyLie) {
 /// The same of B^T, where A is the smaller operand: sums are turned on their way to C, with the bits of a B in the other order.
 TEST(Matmul, RowsOfALargerOperandThatAreReadWhereTheyLie) {
   for (const DType dtype : {DType::f32, DType::f64})
-    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 700, 600}, {131, 1030, 523}}) {
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 700, 600}, {131, 1030, 523}, {32, 530, 300}}) {
       const Problem turned = make_problem(dtype, {}, m, n, k, {false, 3}, {true, 1}, {false, 2});
       check(turned, make_builtin_matmul);
       Problem plain = turned;
