@@ -267,7 +267,7 @@ struct Gemm : GemmTile<T, VectorBytes, Rows, Vectors, Step> {
     const auto lot = [&](int64_t n0, int64_t k0, T* to, int64_t tiles) {
       Moving moving{static_cast<const T*>(block.b.data) + k0 * block.b.row + n0, block.b.row, least(block.n - n0, kGemmColumns),
                     least(block.k - k0, kBlockK), to};
-      moving.lines_a_tile = tiles > 0 ? (moving.columns / Moving::kPiece * moving.rows + tiles - 1) / tiles : 0;
+      moving.lines_a_tile = tiles > 0 ? (moving.columns / kWidth * moving.rows + tiles - 1) / tiles : 0;
       return moving;
     };
     Moving moving = lot(0, 0, packed, 0);

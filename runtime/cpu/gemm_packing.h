@@ -196,15 +196,14 @@ struct GemmPacking {
     }
   };
 
-  /// A lot of whole panels that is packed while the one before it is multiplied, some lines with each tile: each line comes to the
-  /// first cache with one tile, and goes to its panel with the next. Where rows are a multiple of 4 KiB apart, the second cache
-  /// would not hold so many of them until all are packed.
+  /// A lot of whole panels that is packed while the one before it is multiplied, with each tile some pieces, a panel's part of a
+  /// row: they come to the first cache with one tile, and go to their panel with the next. Where rows are a multiple of 4 KiB
+  /// apart, the second cache would not hold so many of them until all are packed.
   struct Moving {
-    static constexpr int64_t kPiece = kLine < kWidth ? kLine : kWidth;  ///< of a line, within one panel
     const T* from = nullptr;
     int64_t step = 0, columns = 0, rows = 0;
     T* to = nullptr;
-    int64_t lines_a_tile = 0;
+    int64_t lines_a_tile = 0;                 ///< pieces
     int64_t row = 0, column = 0;              ///< what moves next
     int64_t ahead_row = 0, ahead_column = 0;  ///< what comes next
 
@@ -227,18 +226,19 @@ struct GemmPacking {
    private:
     void come() {
       if (ahead_row == rows) return;
-      __builtin_prefetch(from + ahead_row * step + ahead_column);
-      if ((ahead_column += kPiece) < columns) return;
+      const T* line = from + ahead_row * step + ahead_column;
+      for (int64_t j = 0; j < kWidth; j += kLine) __builtin_prefetch(line + j);
+      if ((ahead_column += kWidth) < columns) return;
       ahead_column = 0;
       ++ahead_row;
     }
     void move() {
       const T* line = from + row * step + column;
-      T* target = to + (column / kWidth * rows + row) * kWidth + column % kWidth;
+      T* target = to + column * rows + row * kWidth;
 #pragma GCC unroll 4
-      for (int64_t v = 0; v < kPiece; v += kLanes)
+      for (int64_t v = 0; v < kWidth; v += kLanes)
         *reinterpret_cast<Unaligned*>(target + v) = *reinterpret_cast<const Unaligned*>(line + v);
-      if ((column += kPiece) < columns) return;
+      if ((column += kWidth) < columns) return;
       column = 0;
       ++row;
     }
