@@ -9,6 +9,7 @@
 #include "ir/expand.h"
 #include "passes/attention/match_attention.h"
 #include "passes/choose_layout.h"
+#include "passes/hoist_slices.h"
 #include "passes/memory/order.h"
 #include "passes/memory/plan_memory.h"
 #include "passes/memory/recompute.h"
@@ -201,6 +202,12 @@ constexpr Pass kPipeline[] = {
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
+    {.name = "hoist_slices",
+     .summary = "slices move before what computes elements that they drop",
+     .stage = Stage::preparing,
+     .needs = {F::forward, F::attention_matched},
+     .before = F::precision_decided,
+     .run = [](PassContext& c) { return hoist_slices(c.graph); }},
     {.name = "autocast",
      .summary = "mixed precision: each op computes in bf16 (or f16) or in f32, as PyTorch's autocast has it",
      .stage = Stage::preparing,
@@ -337,6 +344,12 @@ constexpr Pass kPipeline[] = {
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
+    {.name = "hoist_slices",  // likewise
+     .summary = "slices move before what computes elements that they drop",
+     .walks = Walk::inference,
+     .needs = {F::forward, F::attention_matched},
+     .before = F::primitive,
+     .run = [](PassContext& c) { return hoist_slices(c.graph); }},
     {.name = "expand",
      .summary = "composites become the ops that define them",
      .needs = {F::complete, F::attention_matched, F::precision_decided},
