@@ -318,6 +318,8 @@ class SliceHoisting {
   }
 
   void rebuild() {
+    const ValueSet outputs(graph_, graph_.outputs());
+    ValueSet named(graph_);
     std::vector<std::unique_ptr<Node>> old = graph_.take_nodes(), retired;
     for (std::unique_ptr<Node>& node : old) {
       const std::optional<BoxPlan>& plan = plans_[node.get()];
@@ -327,9 +329,11 @@ class SliceHoisting {
         graph_.append(std::move(node));
         continue;
       }
-      Value* const made = plan ? in_part(*node, *plan) : now(node->operands[0]);
+      Value* made = plan ? in_part(*node, *plan) : now(node->operands[0]);
+      const bool is_output = outputs.contains(node->result());
+      if (is_output && !named.insert(made)) made = copied(made, *node);  // an output has a name of its own
+      if (is_output || node->op != &ops::kSlice) graph_.take_name(node->result(), made);
       replaced_[node->result()] = made;
-      if (node->op != &ops::kSlice) graph_.take_name(node->result(), made);
       retired.push_back(std::move(node));
     }
     for (Value*& output : graph_.outputs()) output = now(output);
@@ -354,8 +358,11 @@ class SliceHoisting {
     return graph_.append(*node.op, std::move(operands), std::move(attributes), node.origin)->result();
   }
 
+  Value* copied(Value* value, const Node& reader) { return box_in(value, whole_box(value->type.shape), reader); }
   Value* sliced(Value* value, const Box& part, const Node& reader) {
-    if (is_whole(part, value->type.shape)) return value;
+    return is_whole(part, value->type.shape) ? value : box_in(value, part, reader);
+  }
+  Value* box_in(Value* value, const Box& part, const Node& reader) {
     Integers starts, steps;
     for (const AxisRange& range : part) starts.push_back(range.start), steps.push_back(range.step);
     Attributes attributes{{"starts", starts}, {"sizes", shape_of_box(part)}, {"steps", steps}};
