@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/base/integers.h"
 #include "ir/matrices.h"
 #include "ir/ops/table.h"
+#include "passes/reshape_runs.h"
 
 namespace gcomp::passes {
 namespace {
@@ -62,20 +62,15 @@ Box box_within(const Box& outer, const Box& inner) {
 /// Boxes of the operands of which a part of a result is made; null for an operand that is read whole.
 using Boxes = std::vector<std::optional<Box>>;
 
-// ---- reshape: runs of axes with as many elements on both sides ----
+// ---- reshape ----
 
-struct AxisRun {
-  std::vector<std::size_t> axes;  ///< those of more than one element
-  std::int64_t elements = 1;
-};
-
-/// A run's ranges as one range of its flat index: nothing where they are not one.
-std::optional<AxisRange> flattened(const AxisRun& run, const Shape& shape, const Box& part) {
+/// The ranges of neighbouring axes as one range of their flat index: nothing where they are not one.
+std::optional<AxisRange> flattened(const std::vector<std::size_t>& axes, const Shape& shape, const Box& part) {
   AxisRange flat{0, 1, 1};
   std::int64_t inner = 1;  // elements of the axes behind
-  for (std::size_t i = run.axes.size(); i-- > 0;) {
-    const std::int64_t extent = shape[run.axes[i]];
-    const AxisRange& range = part[run.axes[i]];
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::int64_t extent = shape[axes[i]];
+    const AxisRange& range = part[axes[i]];
     flat.start += range.start * inner;
     if (range.size > 1) {
       const std::int64_t step = range.step * inner;
@@ -88,11 +83,11 @@ std::optional<AxisRange> flattened(const AxisRun& run, const Shape& shape, const
   return flat;
 }
 
-/// A range of a flat index as ranges of a run's axes.
-bool unflatten(AxisRange flat, const AxisRun& run, const Shape& shape, Box& part) {
-  for (std::size_t i = run.axes.size(); i-- > 0;) {
-    const std::int64_t extent = shape[run.axes[i]];
-    AxisRange& range = part[run.axes[i]];
+/// A range of a flat index as ranges of its axes.
+bool unflatten(AxisRange flat, const std::vector<std::size_t>& axes, const Shape& shape, Box& part) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::int64_t extent = shape[axes[i]];
+    AxisRange& range = part[axes[i]];
     if (flat.size == 1) {
       range = {flat.start % extent, 1, 1};
       flat.start /= extent;
@@ -116,25 +111,10 @@ std::optional<Box> box_before_reshape(const Shape& from, const Shape& to, const 
   if (element_count(from) == 0 || std::ranges::any_of(part, [](const AxisRange& range) { return range.step <= 0; }))
     return std::nullopt;
   Box made = whole_box(from);
-  std::size_t i = 0, j = 0;
-  while (i < from.size() || j < to.size()) {
-    AxisRun before, after;
-    const auto take = [](AxisRun& run, const Shape& shape, std::size_t& at) {
-      run.elements *= shape[at];
-      if (shape[at] != 1) run.axes.push_back(at);
-      ++at;
-    };
-    if (i < from.size()) take(before, from, i);
-    if (j < to.size()) take(after, to, j);
-    while (before.elements != after.elements) {
-      if (before.elements < after.elements) take(before, from, i);
-      else take(after, to, j);
-    }
-    bool whole = true;
-    for (const std::size_t axis : after.axes) whole = whole && part[axis].is_whole(to[axis]);
-    if (whole) continue;
-    const std::optional<AxisRange> flat = flattened(after, to, part);
-    if (!flat || !unflatten(*flat, before, from, made)) return std::nullopt;
+  for (const ReshapeRun& run : reshape_runs(from, to)) {
+    if (std::ranges::all_of(run.to, [&](std::size_t axis) { return part[axis].is_whole(to[axis]); })) continue;
+    const std::optional<AxisRange> flat = flattened(run.to, to, part);
+    if (!flat || !unflatten(*flat, run.from, from, made)) return std::nullopt;
   }
   return made;
 }
@@ -153,12 +133,20 @@ std::optional<Boxes> boxes_of_matmul(const Node& node, const Box& part) {
   return Boxes{a, b};
 }
 
-/// The matrices q, k, v and the mask; nothing where a query's number counts or another result is read.
+/// Whether a part of attention's result is of some queries alone.
+bool drops_queries(const Node& node, const Box& part) {
+  const std::size_t row = part.size() - 2;
+  return !part[row].is_whole(node.result()->type.shape[row]);
+}
+
+/// The matrices q, k, v and the mask. Under the causal mask queries have numbers, but for one that sees all keys.
 std::optional<Boxes> boxes_of_attention(const Node& node, const Box& part) {
   const Attributes attributes = with_defaults(*node.op, node.attributes);
   const Shape& keys = node.operands[1]->type.shape;
   const std::size_t rank = part.size(), row = rank - 2, column = rank - 1;
-  if (attributes.flag("causal") || attributes.real("dropout") != 0 || !part[column].is_whole(node.result()->type.shape[column]))
+  const bool sees_all = part[row].size == 1 && part[row].start + 1 >= keys[row];
+  if ((attributes.flag("causal") && drops_queries(node, part) && !sees_all) || attributes.real("dropout") != 0 ||
+      !part[column].is_whole(node.result()->type.shape[column]))
     return std::nullopt;
   Box q = part, k = part, v = part;
   q[column] = {0, keys[column], 1};
@@ -355,6 +343,7 @@ class SliceHoisting {
     if (node.op == &ops::kSlice) return operands[0];
     Attributes attributes = node.attributes;
     if (attributes.find("shape")) attributes.set("shape", shape_of_box(plan.part));
+    if (node.op == &ops::kAttention && drops_queries(node, plan.part)) attributes.erase("causal");  // it sees all keys
     return graph_.append(*node.op, std::move(operands), std::move(attributes), node.origin)->result();
   }
 

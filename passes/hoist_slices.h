@@ -13,8 +13,9 @@ namespace gcomp::passes {
 
 /// What all readers of a value slice alike, and at most half of it, is computed for those elements only, as far back as each
 /// element comes of the same elements of what is before: pointwise ops, views, reductions along other axes, products, norms,
-/// softmax, and attention without the causal mask and dropout. Whatever else reads the value, or is an output, keeps it whole.
-/// Random numbers stay those of the whole. Needs a graph without kernels and views of matrices. True if anything moved.
+/// softmax, and attention without dropout (under the causal mask for the last query alone). Whatever else reads the value, or is an
+/// output, keeps it whole. Random numbers stay those of the whole. Needs a graph without kernels and views of matrices. True if
+/// anything moved.
 bool hoist_slices(ir::Graph& graph);
 
 }  // namespace gcomp::passes

@@ -3,18 +3,58 @@
 #include <algorithm>
 
 #include "ir/base/integers.h"
+#include "ir/ops/table.h"
 #include "ir/rewrite.h"
+#include "passes/reshape_runs.h"
 
 namespace gcomp::passes {
 namespace {
 
 using namespace ir;
 
-std::int64_t kept_parallel(const Node& node, std::int64_t& inner) {
-  const auto& axes = node.attributes.integers("axes");
-  const Shape& shape = node.operands[0]->type.shape;
-  inner = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(shape.size()) - 1) == axes.end() ? shape.back() : 1;
-  return node.result()->type.elements() / std::min<std::int64_t>(64, std::max<std::int64_t>(inner, 1));
+/// Of the axes of a value, those to keep, as axes of what it is a rearranged view of.
+struct Kept {
+  const Value* value;
+  std::vector<bool> axes;
+};
+
+/// One view further back; false where there is none, or where axes that are kept and others become one.
+bool look_behind(Kept& kept) {
+  const Node* node = kept.value->producer;
+  if (!node || node->operands.size() != 1) return false;
+  const Value* operand = node->operands[0];
+  std::vector<bool> axes(operand->type.shape.size());
+  if (node->op->kind == Kind::pointwise) {
+    axes = kept.axes;
+  } else if (node->op == &ops::kTranspose) {
+    const auto& permutation = node->attributes.integers("permutation");
+    for (std::size_t d = 0; d < axes.size(); ++d) axes[static_cast<std::size_t>(permutation[d])] = kept.axes[d];
+  } else if (node->op == &ops::kReshape) {
+    for (const ReshapeRun& run : reshape_runs(operand->type.shape, kept.value->type.shape)) {
+      const bool first = kept.axes[run.to[0]];
+      if (!std::ranges::all_of(run.to, [&](std::size_t axis) { return kept.axes[axis] == first; })) return false;
+      for (const std::size_t axis : run.from) axes[axis] = first;
+    }
+  } else {
+    return false;
+  }
+  kept = {operand, std::move(axes)};
+  return true;
+}
+
+/// How many results lie side by side in memory, as far as is known: whether a reduction goes along rows or sums columns.
+std::int64_t neighbours_kept(const Node& node) {
+  Kept kept{node.operands[0], std::vector<bool>(node.operands[0]->type.shape.size(), true)};
+  for (const std::int64_t axis : node.attributes.integers("axes")) kept.axes[static_cast<std::size_t>(axis)] = false;
+  while (look_behind(kept)) {}
+  const Shape& shape = kept.value->type.shape;
+  std::size_t last = shape.size();
+  while (last > 0 && shape[last - 1] == 1) --last;
+  return last > 0 && kept.axes[last - 1] ? shape[last - 1] : 1;
+}
+
+std::int64_t kept_parallel(const Node& node) {
+  return node.result()->type.elements() / std::min<std::int64_t>(64, std::max<std::int64_t>(neighbours_kept(node), 1));
 }
 
 /// A run of neighbouring reduced axes that is cut in parts.
@@ -150,8 +190,7 @@ bool split_reductions(Graph& graph, const TargetInfo& target, const SplitOptions
              if (const auto sum = sum_strips(node, b, std::min(target.row_strips, rows / options.strip_rows)))
                return std::vector{*sum};
            }
-           std::int64_t inner = 1;
-           const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node, inner), 1);
+           const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node), 1);
            const bool is_long = x.elements() / node.result()->type.elements() >= options.long_reduction;
            if (kept >= (is_long ? std::max(options.enough_parallel, target.parallel_sums) : options.enough_parallel))
              return std::nullopt;

@@ -14,7 +14,7 @@ namespace gcomp::passes {
 
 struct SplitOptions {
   std::int64_t min_elements = 1 << 17;  ///< of the operand
-  std::int64_t enough_parallel = 64;    ///< kept elements (for a kept last axis: blocks of 64 elements) that need no split
+  std::int64_t enough_parallel = 64;    ///< kept elements (blocks of 64 where they lie side by side) that need no split
   std::int64_t parts = 16;
   /// From this many elements to one on, the target's `parallel_sums` is what is enough: no row kernel would keep so many.
   std::int64_t long_reduction = 1 << 15;

@@ -135,7 +135,8 @@ TEST_P(CudaModels, FirstStepsHaveTheRecordedLosses) {
   const Recorded recorded = read_recorded(GetParam());
   const Compiled compiled = compile(GetParam(), recorded, "sm_90");
   const auto batch = recorded.recipe["batch"].get<std::int64_t>();
-  EXPECT_LE(kernels_of_one_precision(compiled.program), 40u);  // layers share their kernels, and all products a few
+  EXPECT_LE(kernels_of_one_precision(compiled.program),
+            48u);  // layers share their kernels but for a classifier's last, and all products a few
   cuda_shim::ProgramRunner runner(compiled.program);
   for (const runtime::State& state : compiled.program.states) {
     const std::string& name = compiled.program.buffers[static_cast<std::size_t>(state.buffer)].name;
