@@ -84,7 +84,7 @@ struct Convolution {
         // Otherwise GCC computes them from each other in every iteration.
         asm("" : "+r"(from[i]));
       }
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolledSteps
       for (int64_t c = 0; c < block.channels; ++c, weight += kWidth) {
         Vector row[N];
 #pragma GCC unroll 8

@@ -115,7 +115,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     if constexpr (kFeeds) {
       const auto add_block = [&]() __attribute__((always_inline)) {
         asm("" : "+r"(a), "+r"(b));
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolledSteps
         for (int p = 0; p < 4; ++p) add_step(a + p * a_column, b + p * b_row);
         a += 4 * a_column;
         b += 4 * b_row;
@@ -130,7 +130,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
       next.fetch();
       fetch_result<M, N>(c, c_row);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolledSteps
     for (int64_t p = 0; p < k; ++p, a += a_column, b += b_row) add_step(a, b);
     store<M, N>(sum, c, c_row, add);
   }
@@ -218,7 +218,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
       asm("" : "+r"(rows[i]));
     }
     const T* b = tile.b;
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolledSteps
     for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
       Vector row[Vectors];
 #pragma GCC unroll 8
@@ -246,7 +246,7 @@ struct GemmTile : GemmPacking<T, VectorBytes, Rows, Vectors> {
     const auto add_steps = [&]<int kSteps>() __attribute__((always_inline)) {
       // Otherwise GCC computes other pointers from these.
       asm("" : "+r"(one), "+r"(three), "+r"(five), "+r"(low), "+r"(high), "+r"(b));
-#pragma GCC unroll 4
+#pragma GCC unroll kUnrolledSteps
       for (int p = 0; p < kSteps; ++p) {
         Vector row[Vectors];
 #pragma GCC unroll 8

@@ -9,6 +9,13 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+/// Steps of a sum that are written out one behind the other (../README.md).
+#if defined(GCOMP_UNROLLED_STEPS)
+constexpr int kUnrolledSteps = GCOMP_UNROLLED_STEPS;
+#else
+constexpr int kUnrolledSteps = 4;
+#endif
+
 /// A row of one operand times an element of the other.
 struct MultiplyAdd {
   static constexpr int64_t kElements = 1;  ///< of the operands' dtype in what the kernel takes as one
