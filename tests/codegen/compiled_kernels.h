@@ -46,6 +46,7 @@ class CompiledKernels {
     program.prelude = table_.prelude();
     runtime::cpu::KernelCompilerOptions options;
     if (const auto set = test::asked_instruction_set()) options.instruction_set = *set;
+    options.cache_directory = test::kept_kernels();
     library_ = std::make_unique<runtime::cpu::KernelLibrary>(runtime::cpu::compile_kernels(program, options));
   }
 
