@@ -23,7 +23,7 @@ struct AxisRange {
   bool is_whole(std::int64_t extent) const { return start == 0 && size == extent && (step == 1 || extent == 1); }
   bool operator==(const AxisRange& other) const = default;
 };
-/// Of each axis.
+/// Of each axis: a part of a tensor.
 using Box = std::vector<AxisRange>;
 
 Box whole_box(const Shape& shape) {
@@ -272,7 +272,7 @@ class SliceHoisting {
     if (const std::optional<Boxes> parts = boxes_if_alone(node)) {
       plans_[&node] = BoxPlan{reads_[node.result()].part, *parts};
       for (std::size_t i = 0; i < node.operands.size(); ++i) {
-        if ((*parts)[i]) read(node.operands[i], *(*parts)[i]);
+        if (node.operands[i] && (*parts)[i]) read(node.operands[i], *(*parts)[i]);
         else read_whole(node.operands[i]);
       }
       return;
@@ -335,10 +335,10 @@ class SliceHoisting {
   Value* in_part(const Node& node, const BoxPlan& plan) {
     std::vector<Value*> operands;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      Value* const operand = node.operands[i];
-      operands.push_back(operand && plan.operands[i] && !is_in_part(operand) ? sliced(now(operand), *plan.operands[i], node)
-                         : operand                                           ? now(operand)
-                                                                             : nullptr);
+      Value* operand = node.operands[i];
+      const bool is_whole = operand && !is_in_part(operand);
+      if (operand) operand = now(operand);
+      operands.push_back(is_whole && plan.operands[i] ? sliced(operand, *plan.operands[i], node) : operand);
     }
     if (node.op == &ops::kSlice) return operands[0];
     Attributes attributes = node.attributes;
