@@ -46,7 +46,8 @@ bool look_behind(Kept& kept) {
 std::int64_t neighbours_kept(const Node& node) {
   Kept kept{node.operands[0], std::vector<bool>(node.operands[0]->type.shape.size(), true)};
   for (const std::int64_t axis : node.attributes.integers("axes")) kept.axes[static_cast<std::size_t>(axis)] = false;
-  while (look_behind(kept)) {}
+  constexpr int kSteps = 16;  // each reduction looks for itself
+  for (int step = 0; step < kSteps && look_behind(kept); ++step) {}
   const Shape& shape = kept.value->type.shape;
   std::size_t last = shape.size();
   while (last > 0 && shape[last - 1] == 1) --last;
