@@ -17,8 +17,8 @@ constexpr std::int64_t kMostElements = 600;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, DType dtype, RandomGraph& result)
-      : random_(seed), dtype_(dtype), result_(result), builder_(result.graph) {}
+  Generator(std::uint64_t seed, DType dtype, LossOf loss, RandomGraph& result)
+      : random_(seed), dtype_(dtype), is_chain_(loss == LossOf::a_part_of_the_last), result_(result), builder_(result.graph) {}
 
   void generate() {
     const int inputs = between(1, 3), steps = between(6, 18);
@@ -71,9 +71,10 @@ class Generator {
     return builder_.input(type, name);
   }
 
-  Var pick() { return one_of(values_); }
+  Var pick() { return is_chain_ && between(0, 5) > 0 ? values_.back() : one_of(values_); }
 
   Var pick_of_rank(std::int64_t low, std::int64_t high) {
+    if (is_chain_ && values_.back().rank() >= low && values_.back().rank() <= high) return values_.back();
     std::vector<Var> found;
     for (const Var v : values_)
       if (v.rank() >= low && v.rank() <= high) found.push_back(v);
@@ -111,6 +112,7 @@ class Generator {
         &Generator::view,    &Generator::view,        &Generator::view,   &Generator::reduction, &Generator::reduction,
         &Generator::matmul,  &Generator::softmax,     &Generator::norm,   &Generator::lookup,    &Generator::running_sum,
         &Generator::pooling, &Generator::convolution, &Generator::join,   &Generator::attention};
+    if (is_chain_ && between(0, 5) == 0) return attention_as_one();
     return (this->*one_of(kSteps))();
   }
 
@@ -295,20 +297,53 @@ class Generator {
     return builder_.matmul(builder_.apply(ir::ops::kSoftmax, {scores}, {{"axis", std::int64_t{2}}}), v);
   }
 
+  /// As one op, with a mask or not, and other keys than queries.
+  Var attention_as_one() {
+    const Var q = pick_of_rank(2, 4);
+    Shape keys = q.shape(), values;
+    keys[keys.size() - 2] = toss() ? q.dim(-2) : between(1, 6);
+    values = keys;
+    values.back() = between(1, 5);
+    Shape mask = q.shape();
+    mask.back() = keys[keys.size() - 2];
+    for (std::int64_t& extent : mask)
+      if (toss()) extent = 1;
+    const bool same = keys == q.shape() && toss();
+    std::vector<Var> operands = {q, same ? q : new_input(keys), new_input(values)};
+    if (toss()) {
+      const Var added = new_input(mask);
+      operands.push_back(toss() ? added : added > builder_.like(added, -0.9));
+    }
+    return builder_.apply_many(ir::ops::kAttention, operands, {{"scale", 0.7}, {"causal", toss()}, {"hidden", -30.0}})[0];
+  }
+
   // ---- the end ----
 
+  Var all_summed(Var v) {
+    Tensor weights(dtype_, v.shape());
+    for (std::int64_t j = 0; j < weights.elements(); ++j) weights.set(j, real(-1, 1));
+    Integers axes;
+    for (std::int64_t axis = 0; axis < v.rank(); ++axis) axes.push_back(axis);
+    return builder_.sum(v * builder_.constant(weights), axes);
+  }
+
+  void finish_in_part() {
+    const Var last = values_.back();
+    Var part = slice(last);
+    for (int i = 0; i < 20 && part.type().elements() * 2 > last.type().elements(); ++i) part = slice(last);
+    result_.graph.outputs() = {all_summed(part).value};
+    if (toss()) result_.graph.outputs().push_back(part.value);
+  }
+
   void finish() {
+    if (is_chain_) return finish_in_part();
     Var loss;
     std::vector<ir::Value*> outputs;
     for (std::size_t i = values_.size(); i-- > 0;) {
       const Var v = values_[i];
       const bool last = i + 1 == values_.size();
       if (!last && between(0, 3) > 0) continue;
-      Tensor weights(dtype_, v.shape());
-      for (std::int64_t j = 0; j < weights.elements(); ++j) weights.set(j, real(-1, 1));
-      Integers axes;
-      for (std::int64_t axis = 0; axis < v.rank(); ++axis) axes.push_back(axis);
-      const Var part = builder_.sum(v * builder_.constant(weights), axes);
+      const Var part = all_summed(v);
       loss = loss ? loss + part : part;
       if (toss() && v.value->producer) outputs.push_back(v.value);
     }
@@ -318,6 +353,7 @@ class Generator {
 
   std::mt19937_64 random_;
   DType dtype_;
+  bool is_chain_;
   RandomGraph& result_;
   ir::Builder builder_;
   std::vector<Var> values_;
@@ -325,9 +361,9 @@ class Generator {
 
 }  // namespace
 
-RandomGraph random_graph(std::uint64_t seed, DType dtype) {
+RandomGraph random_graph(std::uint64_t seed, DType dtype, LossOf loss) {
   RandomGraph result{ir::Graph("random_" + std::to_string(seed)), {}};
-  Generator(seed, dtype, result).generate();
+  Generator(seed, dtype, loss, result).generate();
   return result;
 }
 

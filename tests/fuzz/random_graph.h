@@ -15,8 +15,11 @@ struct RandomGraph {
   std::map<std::string, Tensor> values;  ///< of every input
 };
 
+/// Whether the loss is of many values, or of a part of the last one: most steps are then of the value before.
+enum class LossOf : std::uint8_t { many_values, a_part_of_the_last };
+
 /// A function of the seed alone, on every platform. `dtype` is that of all floats.
-RandomGraph random_graph(std::uint64_t seed, DType dtype);
+RandomGraph random_graph(std::uint64_t seed, DType dtype, LossOf loss = LossOf::many_values);
 
 /// Appends the loss's gradient with respect to every input; they follow the other outputs, in the inputs' order.
 void append_gradients(ir::Graph& graph);
