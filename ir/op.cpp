@@ -197,6 +197,17 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
   return stored_types(op, op.infer({op.name, seen, all}), all);
 }
 
+std::optional<BoxedNode> boxed_node(const OpDef& op, std::span<const TensorType> operands, const TensorType& result,
+                                    const Attributes& attributes, const Box& box) {
+  if (has_views(attributes)) return std::nullopt;
+  if (op.kind == Kind::pointwise) return BoxedNode{std::vector<std::optional<Box>>(operands.size(), box), {}};
+  if (op.kind == Kind::reduce) return BoxedNode{{box_before_reduction(operands[0].shape, attributes.integers("axes"), box)}, {}};
+  if (!op.boxed) return std::nullopt;
+  std::optional<BoxedNode> made = op.boxed({operands, result, with_defaults(op, attributes), box});
+  if (made && made->attributes) made->attributes = normalized(op, *made->attributes);
+  return made;
+}
+
 LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results,
                   const Attributes& attributes) {
   const Attributes all = with_defaults(op, attributes);

@@ -10,6 +10,7 @@
 #include "gcomp/var.h"
 #include "ir/attributes.h"
 #include "ir/base/tensor.h"
+#include "ir/box.h"
 #include "ir/nest/scalar_body.h"
 #include "ir/nest/term.h"
 
@@ -120,6 +121,20 @@ struct LoopContext {
 };
 using LoopRule = LoopNest (*)(const LoopContext&);
 
+/// A box of the first result of a node. Attributes hold defaults here; an absent operand has the absent_type().
+struct BoxContext {
+  std::span<const TensorType> operands;
+  const TensorType& result;
+  const Attributes& attributes;
+  const Box& box;
+};
+/// What computes that box alone: a node of the same op over boxes of its operands.
+struct BoxedNode {
+  std::vector<std::optional<Box>> operands;  ///< null for all of an operand
+  std::optional<Attributes> attributes;      ///< null where they are the node's
+};
+using BoxRule = std::optional<BoxedNode> (*)(const BoxContext&);
+
 class Builder;
 class GradientContext;
 class ExpandContext;
@@ -186,6 +201,7 @@ struct OpDef {
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;
+  BoxRule boxed = nullptr;  ///< not of pointwise ops and reductions; gives nothing where no node makes that box alone
   std::vector<Value*> (*expand)(ExpandContext&) = nullptr;
   GradientRule gradient = nullptr;
   std::string_view no_gradient = {};  ///< why there is none, where there is no rule
@@ -213,6 +229,11 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
 /// The loop nest that defines a node of any kind but constant, update, collective and composite.
 LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results,
                   const Attributes& attributes);
+
+/// What computes a box of the first result of a node alone: of pointwise ops, reductions and those with a rule. Null where nothing
+/// does.
+std::optional<BoxedNode> boxed_node(const OpDef& op, std::span<const TensorType> operands, const TensorType& result,
+                                    const Attributes& attributes, const Box& box);
 
 /// Identity element of a reduction in `dtype`: 0, 1, lowest (-inf for floats) or highest.
 double identity_of(Reduction::Of of, DType dtype);

@@ -227,6 +227,35 @@ inline constexpr Sample kAttentionGradientSamples[] = {
     {"f64[1,3,2] f64[1,4,2] f64[1,4,3] f64[1,3,3] f64[1,3,3] f64[1,3] f64[1,3] f64[1,3]",
      "{result_views=[dense, (1,4,2):(20,5,1), (1,4,3):(20,5,1)+2], results=[0,1,1]}", 0.5, 2}};
 
+/// Queries of the result, each with all keys. Under the causal mask queries have numbers, but for one that sees all keys.
+inline std::optional<BoxedNode> boxed_attention(const BoxContext& c) {
+  const Shape& keys = c.operands[kKey].shape;
+  const std::size_t row = c.box.size() - 2, column = row + 1;
+  const bool drops = !c.box[row].is_whole(c.result.shape[row]),
+             sees_all = c.box[row].size == 1 && c.box[row].start + 1 >= keys[row];
+  if ((c.attributes.flag("causal") && drops && !sees_all) || c.attributes.real("dropout") != 0 ||
+      !c.box[column].is_whole(c.result.shape[column]))
+    return std::nullopt;
+  BoxedNode boxed{std::vector<std::optional<Box>>(c.operands.size()), {}};
+  Box q = c.box, k = c.box, v = c.box;
+  q[column] = k[column] = {0, keys[column], 1};
+  k[row] = v[row] = {0, keys[row], 1};
+  boxed.operands[kQuery] = q, boxed.operands[kKey] = k, boxed.operands[kValue] = v;
+  if (c.operands.size() > kAttentionMask && c.operands[kAttentionMask] != absent_type()) {
+    const Shape& extents = c.operands[kAttentionMask].shape;
+    Box mask = c.box;
+    mask[column] = {0, extents[column], 1};
+    for (std::size_t d = 0; d < column; ++d)
+      if (extents[d] == 1) mask[d] = {0, 1, 1};
+    boxed.operands[kAttentionMask] = mask;
+  }
+  if (drops) {
+    boxed.attributes = c.attributes;
+    boxed.attributes->erase("causal");
+  }
+  return boxed;
+}
+
 constexpr OpDef kAttention{
     .name = "attention",
     .summary =
@@ -249,6 +278,7 @@ constexpr OpDef kAttention{
           y.shape.back() = c.operand(kValue).shape.back();
           return std::vector{y, rows, rows};
         },
+    .boxed = boxed_attention,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();

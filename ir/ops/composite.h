@@ -44,6 +44,7 @@ constexpr OpDef kSoftmax{
     .attributes = kAxisAttributes,
     .precision = Precision::wide,
     .infer = infer_along_axis,
+    .boxed = boxed_along_axis,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
@@ -68,6 +69,7 @@ constexpr OpDef kLogSoftmax{
     .attributes = kAxisAttributes,
     .precision = Precision::wide,
     .infer = infer_along_axis,
+    .boxed = boxed_along_axis,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
@@ -251,6 +253,11 @@ constexpr OpDef kLayerNorm{
           c.require(c.operand(1) == row && c.operand(2) == row, "scale is ", shown(c.operand(1)), ", bias ", shown(c.operand(2)),
                     ", wanted ", shown(row));
           return std::vector{x};
+        },
+    .boxed =
+        [](const BoxContext& c) {
+          const std::size_t axis = at(c.attributes.integer("axis"));
+          return boxed_besides(c, axis, c.box.size() - axis);
         },
     .expand =
         [](ExpandContext& e) {

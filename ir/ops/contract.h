@@ -60,6 +60,17 @@ constexpr OpDef kMatmul{
                                return ir::call(compute_type(dtype), kMul, {read(dtype, 0, a), read(dtype, 1, b)});
                              });
         },
+    .boxed =
+        [](const BoxContext& c) {
+          const bool ta = c.attributes.flag("transpose_a"), tb = c.attributes.flag("transpose_b");
+          const std::size_t row = c.box.size() - 2, column = row + 1;
+          const std::int64_t depth = c.operands[0].shape[ta ? row : column];
+          Box a = c.box, b = c.box;
+          a[column] = b[row] = {0, depth, 1};
+          if (ta) std::swap(a[row], a[column]);
+          if (tb) std::swap(b[row], b[column]);
+          return std::optional(BoxedNode{{a, b}, {}});
+        },
     .gradient =
         [](GradientContext& g) {
           Builder& m = g.builder();

@@ -32,6 +32,11 @@ constexpr OpDef kIota{
             return index_value(c.results[0].dtype, out[at(c.attributes.integer("axis"))]);
           });
         },
+    .boxed = [](const BoxContext& c) -> std::optional<BoxedNode> {
+      const AxisRange& range = c.box[at(c.attributes.integer("axis"))];
+      if (range.start != 0 || range.step != 1) return std::nullopt;
+      return BoxedNode{{}, with_shape_of_box(c)};
+    },
     .no_gradient = "it has no operands",
     .samples = kIotaSamples,
 };
@@ -191,6 +196,7 @@ constexpr OpDef kCumulativeSum{
     .precision = Precision::wide,
     .infer = infer_scan,
     .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
+    .boxed = boxed_along_axis,
     .gradient =
         [](GradientContext& g) {
           g.add(0, g.builder().apply(kCumulativeSum, {g.dy()},
@@ -209,6 +215,7 @@ constexpr OpDef kCumulativeProduct{
     .precision = Precision::wide,
     .infer = infer_scan,
     .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); },
+    .boxed = boxed_along_axis,
     .no_gradient = "no rule yet for running products",
     .samples = kScanSamples,
 };

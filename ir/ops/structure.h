@@ -6,6 +6,7 @@
 #include "ir/op.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
+#include "ir/ops/view.h"
 
 namespace gcomp::ir::ops {
 
@@ -48,6 +49,10 @@ constexpr OpDef kFull{
         [](const LoopContext& c) {
           return map_nest(c.results[0],
                           [&](const std::vector<Index>&) { return literal(c.results[0].dtype, c.attributes.real("value")); });
+        },
+    .boxed =
+        [](const BoxContext& c) {
+          return std::optional(BoxedNode{{}, with_shape_of_box(c)});
         },
     .no_gradient = "it has no operands",
     .samples = kFullSamples,

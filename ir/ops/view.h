@@ -14,6 +14,23 @@ using Integers = std::vector<std::int64_t>;
 using Indices = std::vector<Index>;
 inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+/// Of an op that goes along one axis of its first operand, or along all from there on, and reads the others whole.
+inline std::optional<BoxedNode> boxed_besides(const BoxContext& c, std::size_t axis, std::size_t count) {
+  if (!is_whole(c.box, c.result.shape, axis, count)) return std::nullopt;
+  BoxedNode boxed{std::vector<std::optional<Box>>(c.operands.size()), {}};
+  boxed.operands[0] = c.box;
+  return boxed;
+}
+inline std::optional<BoxedNode> boxed_along_axis(const BoxContext& c) {
+  return boxed_besides(c, at(c.attributes.integer("axis")), 1);
+}
+/// Of an op whose attribute `shape` is the result's.
+inline Attributes with_shape_of_box(const BoxContext& c) {
+  Attributes attributes = c.attributes;
+  attributes.set("shape", shape_of_box(c.box));
+  return attributes;
+}
+
 inline constexpr AttributeSpec kBroadcastAttributes[] = {AttributeSpec::of("axes", AttributeType::integers),
                                                          AttributeSpec::of("shape", AttributeType::integers)};
 inline constexpr Sample kBroadcastSamples[] = {
@@ -47,6 +64,14 @@ constexpr OpDef kBroadcast{
             for (std::size_t d = 0; d < axes.size(); ++d) in.push_back(c.operands[0].shape[d] == 1 ? Index(0) : out[at(axes[d])]);
             return read(c.operands[0].dtype, 0, in);
           });
+        },
+    .boxed =
+        [](const BoxContext& c) {
+          const Integers& axes = c.attributes.integers("axes");
+          Box x = whole_box(c.operands[0].shape);
+          for (std::size_t d = 0; d < axes.size(); ++d)
+            if (x[d].size != 1) x[d] = c.box[at(axes[d])];
+          return std::optional(BoxedNode{{x}, with_shape_of_box(c)});
         },
     .gradient =
         [](GradientContext& g) {
@@ -88,6 +113,11 @@ constexpr OpDef kReshape{
             return read(c.operands[0].dtype, 0, split_index(linear_index(out, c.results[0].shape), c.operands[0].shape));
           });
         },
+    .boxed = [](const BoxContext& c) -> std::optional<BoxedNode> {
+      const std::optional<Box> x = box_before_reshape(c.operands[0].shape, c.result.shape, c.box);
+      if (!x) return std::nullopt;
+      return BoxedNode{{x}, with_shape_of_box(c)};
+    },
     .gradient = [](GradientContext& g) { g.add(0, g.builder().reshape(g.dy(), g.operand(0).shape())); },
     .samples = kReshapeSamples,
 };
@@ -124,6 +154,13 @@ constexpr OpDef kTranspose{
             for (std::size_t i = 0; i < out.size(); ++i) in[at(permutation[i])] = out[i];
             return read(c.operands[0].dtype, 0, in);
           });
+        },
+    .boxed =
+        [](const BoxContext& c) {
+          const Integers& permutation = c.attributes.integers("permutation");
+          Box x(c.box.size());
+          for (std::size_t i = 0; i < x.size(); ++i) x[at(permutation[i])] = c.box[i];
+          return std::optional(BoxedNode{{x}, {}});
         },
     .gradient =
         [](GradientContext& g) {

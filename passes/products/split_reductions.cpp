@@ -4,8 +4,8 @@
 
 #include "ir/base/integers.h"
 #include "ir/ops/table.h"
+#include "ir/reshape_runs.h"
 #include "ir/rewrite.h"
-#include "passes/reshape_runs.h"
 
 namespace gcomp::passes {
 namespace {

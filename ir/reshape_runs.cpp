@@ -1,10 +1,10 @@
-#include "passes/reshape_runs.h"
+#include "ir/reshape_runs.h"
 
 #include <cstdint>
 
 #include "ir/base/error.h"
 
-namespace gcomp::passes {
+namespace gcomp::ir {
 
 std::vector<ReshapeRun> reshape_runs(const Shape& from, const Shape& to) {
   std::vector<ReshapeRun> runs;
@@ -30,4 +30,4 @@ std::vector<ReshapeRun> reshape_runs(const Shape& from, const Shape& to) {
   return runs;
 }
 
-}  // namespace gcomp::passes
+}  // namespace gcomp::ir
