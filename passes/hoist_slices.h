@@ -11,11 +11,11 @@
 
 namespace gcomp::passes {
 
-/// What all readers of a value slice alike, and at most half of it, is computed for those elements only, as far back as an op makes a
-/// box of its result of boxes of its operands (OpDef::boxed): pointwise ops, views, reductions along other axes, products, norms,
+/// What all readers of a value slice alike, and at most half of it, is computed for those elements only, as far back as an op makes
+/// a box of its result of boxes of its operands (OpDef::boxed): pointwise ops, views, reductions along other axes, products, norms,
 /// softmax, running sums, and attention without dropout (under the causal mask for the last query alone). Whatever else reads the
-/// value, or is an output, keeps it whole. Random numbers stay those of the whole. Needs a graph without kernels and views of matrices. True if
-/// anything moved.
+/// value, or is an output, keeps it whole. Random numbers stay those of the whole. Needs a graph without kernels and views of
+/// matrices. True if anything moved.
 bool hoist_slices(ir::Graph& graph);
 
 }  // namespace gcomp::passes
