@@ -231,7 +231,7 @@ void Trainer::check_finite() const {
     for (std::int64_t i = 0; i < value.elements(); ++i)
       if (!std::isfinite(value.at(i)) && bad++ == 0) first = value.at(i);
     if (bad > 0)
-      throw UserError(concat("parameter '", name, "' is no longer finite: ", bad, " of ", value.elements(),
+      throw UserError(concat("parameter '", name, "' is not finite: ", bad, " of ", value.elements(),
                              " elements are NaN or infinite, the first is ", driver::without_sign_of_nan(first)),
                       ExitCode::numeric);
   }

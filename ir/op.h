@@ -204,6 +204,7 @@ struct OpDef {
   BoxRule boxed = nullptr;  ///< not of pointwise ops and reductions; gives nothing where no node makes that box alone
   std::vector<Value*> (*expand)(ExpandContext&) = nullptr;
   GradientRule gradient = nullptr;
+  bool detaches = false;              ///< no gradient goes through, and nobody is told of what is cut off
   std::string_view no_gradient = {};  ///< why there is none, where there is no rule
   std::span<const Sample> samples = {};
   double low = -2, high = 2;  ///< pointwise: the range of the generic sample

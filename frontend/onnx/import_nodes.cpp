@@ -8,6 +8,7 @@
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
 #include "ir/ops/shown.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::frontend {
 namespace {
@@ -62,6 +63,9 @@ void Importer::lower_nodes(const ::google::protobuf::RepeatedPtrField<::onnx::No
     for (int k = 0; k < node.input_size() || (main && redirected_.contains({i, k})); ++k)
       inputs.push_back(input_of(node, main ? i : -1, k));
     builder_.set_origin(describe(node));
+    for (std::size_t k = 0; main && k < inputs.size(); ++k)
+      if (Var& var = inputs[k].var; var && is_float(var.dtype()) && detached_.contains({i, static_cast<int>(k)}))
+        var = ir::ops::kDetach(var);
     bind_outputs(node, lower(node, inputs));
   }
 }

@@ -27,6 +27,7 @@ void Importer::add_initializers(Scope& scope) {
   model_.aliases = plan.aliases;
   model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
   for (const int node : plan.frozen_norms) state_.frozen_norms.insert(&graph.node(node));
+  if (options_.training) detached_ = plan.detached;
   for (const auto& [node, index] : plan.padding_indices) state_.padding_indices.emplace(&graph.node(node), index);
   for (const auto& [name, initializer] : initializers)
     scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};

@@ -98,6 +98,7 @@ class Importer {
   Scope* scope_ = nullptr;
   std::vector<std::map<std::string, std::int64_t>> opsets_;
   std::map<std::pair<int, int>, Item> redirected_;
+  std::set<std::pair<int, int>> detached_;  // in training form, see ParameterPlan
   std::set<std::pair<std::string, std::int64_t>> symbolic_;
   std::unordered_set<const ir::Value*> named_;
   std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks

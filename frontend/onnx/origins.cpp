@@ -63,6 +63,7 @@ Origins::Origins(const ::onnx::GraphProto& graph, const Signature& signature, co
   for (int i = 0; i < graph.node_size(); ++i) {
     for (const std::string& output : graph.node(i).output()) makers_.emplace(output, i);
     computed_.insert(graph.node(i).output().begin(), graph.node(i).output().end());
+    for (const std::string& input : graph.node(i).input()) readers_[input].push_back(i);
     if (const std::string& call = signature.calls[static_cast<std::size_t>(i)].result; !call.empty())
       nodes_of_call_[call].push_back(i);
   }
@@ -197,10 +198,31 @@ std::string Origins::target_of_norm(const std::vector<std::string>& targets, con
   return signature_.targets.contains(statistic) ? statistic : "";
 }
 
+/// The module whose calls compute with what a node gives; "" where they are of several.
+std::string Origins::module_behind(int node) const {
+  std::set<std::string> modules;
+  for (const std::string& output : graph_.node(node).output())
+    if (const auto readers = readers_.find(output); readers != readers_.end())
+      for (const int reader : readers->second) modules.insert(signature_.calls[static_cast<std::size_t>(reader)].module);
+  return modules.size() == 1 ? *modules.begin() : "";
+}
+
+/// What a node without a call reads, as where the exporter divides a weight into matrices: an unread parameter of the module behind
+/// that has the initializer's name there.
+Origin Origins::behind_own_node(const Origin& own, const Use& use) const {
+  const std::string module = module_behind(use.node);
+  std::string name = moved(own.target, std::string(owner_of(own.target)), module);
+  if (own.kind != OriginKind::parameter || !is_unread(name) || is_carried(name)) return own;
+  return {OriginKind::parameter, std::move(name), {}, false};
+}
+
 Origin Origins::of(const std::string& initializer, const Tensor& values, const Use& use) const {
   const Origin own = of(initializer);
   if (use.node < 0 || !signature_.present() || is_folded_norm(signature_.calls[static_cast<std::size_t>(use.node)], use))
     return own;
+  if (signature_.calls[static_cast<std::size_t>(use.node)].function.empty()) {
+    if (Origin other = behind_own_node(own, use); other != own) return other;
+  }
   const std::vector<std::string> targets = targets_of_call(use);
   if (const std::string target = target_of_norm(targets, use); !target.empty())
     return {kind_of(signature_.targets.at(target)), target, {}, false};

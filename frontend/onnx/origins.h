@@ -63,6 +63,8 @@ class Origins {
   std::set<std::string> folded_arguments(const Use& use) const;
   Origin merged_value(const std::string& initializer, const Origin& own, const Use& use) const;
   bool is_unread(const std::string& target) const;
+  std::string module_behind(int node) const;
+  Origin behind_own_node(const Origin& own, const Use& use) const;
   std::string target_of_norm(const std::vector<std::string>& targets, const Use& use) const;
   void find_read();
   void find_homes(const Uses& uses);
@@ -73,6 +75,7 @@ class Origins {
   std::set<std::string> carried_;
   std::unordered_set<std::string> computed_;               ///< inputs of the graph and results of its nodes
   std::unordered_map<std::string, int> makers_;            ///< value -> the node that computes it
+  std::unordered_map<std::string, std::vector<int>> readers_;
   std::map<std::string, std::vector<int>> nodes_of_call_;  ///< by the call's result
   std::set<std::string> read_;                             ///< targets that a call takes, or a value was folded from
   std::map<std::string, std::string> homes_;               ///< folded initializer -> the module that reads it

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "frontend/globs.h"
+#include "frontend/onnx/detached.h"
 #include "frontend/onnx/embeddings.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
@@ -111,6 +112,7 @@ ParameterPlan Planner::run() {
   restore_biases();
   freeze_norms();
   plan_embeddings(graph_, signature_, plan_);
+  plan_detached(graph_, signature_, plan_);
   tie_equals(plan_, initializers_, origins_, merged_, options_);
   note_restored();
   note_left_out(graph_, signature_, origins_, read_, plan_);

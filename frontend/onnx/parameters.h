@@ -48,6 +48,7 @@ struct ParameterPlan {
   std::map<std::string, Alias> tied;
   std::set<int> frozen_norms;                   ///< nodes: batch norms that normalise by their running statistics, as in inference
   std::map<int, std::int64_t> padding_indices;  ///< embedding's node -> the row that gets no gradient from it
+  std::set<std::pair<int, int>> detached;       ///< (node, operand) that no gradient goes through
   std::vector<std::string> repairs;
 };
 

@@ -25,6 +25,16 @@ bool looks_computed(std::string_view name) {
   return std::find(std::begin(kOperations), std::end(kOperations), name) != std::end(kOperations);
 }
 
+/// What hides may be -inf, added to distances, say.
+bool holds_infinity(const Tensor& tensor) {
+  bool any = false;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    if (std::isnan(tensor.at(i))) return false;
+    any = any || std::isinf(tensor.at(i));
+  }
+  return any;
+}
+
 /// Zeros and one value that hides: -inf, -10000, the lowest float.
 bool is_mask(const Tensor& tensor) {
   if (has_one_value(tensor)) return tensor.at(0) <= -1000;
@@ -184,6 +194,7 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const std::vec
   if (values.elements() == 0) return {false, false, "empty"};
   if (values.elements() == 1) return verdict_of_scalar(name, values, uses);
   if (is_mask(values)) return {false, false, "mask"};
+  if (holds_infinity(values)) return {false, false, "it holds infinity, as masks do"};
   if (is_anonymous(name) && has_one_value(values) && !any(UseRole::weight) && !any(UseRole::bias)) {
     // A batch norm has statistics of its own, so a file that does not name those either has its scale and bias among the nameless.
     const auto norm = std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.norm_is_nameless; });

@@ -189,7 +189,9 @@ std::unordered_set<const ir::Value*> differentiable_sources(const ModelGraph& ma
   while (!next.empty()) {
     const ir::Value* value = next.back();
     next.pop_back();
-    if (!value || !is_float(value->type.dtype) || !sources.insert(value).second || !value->producer) continue;
+    if (!value || !is_float(value->type.dtype) || !sources.insert(value).second || !value->producer ||
+        value->producer->op->detaches)
+      continue;
     next.insert(next.end(), value->producer->operands.begin(), value->producer->operands.end());
   }
   return sources;

@@ -97,19 +97,44 @@ std::string dependent_node(const Model& model, const GraphOptions& options, cons
   return "";
 }
 
+/// The file's name for the number of rows of an output: "batch", "Min(3, batch)", "3"; "" where it says nothing.
+std::string told_rows(const Model& model, const std::string& output) {
+  if (const frontend::OnnxFile* file = onnx_file(model))
+    for (const frontend::ValueInfo& told : file->outputs)
+      if (told.name == output && told.has_shape && !told.dimensions.empty())
+        return told.dimensions[0].size < 0 ? told.dimensions[0].symbol : std::to_string(told.dimensions[0].size);
+  return "";
+}
+
+/// Whether an output has a row for each row of the inputs: as the file says, else as the model of another number of rows shows.
+bool has_rows(const Model& model, const GraphOptions& options, const ModelGraph& probe, std::size_t output) {
+  const auto first = [output](const ModelGraph& made) {
+    const Shape& shape = made.graph.outputs()[output]->type.shape;
+    return shape.empty() ? -1 : shape[0];
+  };
+  if (first(probe) != kProbe) return false;
+  const std::string told = told_rows(model, probe.model.outputs[output]);
+  for (const frontend::ValueInfo& input : model.inputs())
+    if (input.has_shape && !input.dimensions.empty() && !told.empty() && input.dimensions[0].symbol == told) return true;
+  const std::optional<ModelGraph> other = probe_of(model, options, kOther);
+  return !other || first(*other) == kOther;
+}
+
 /// Why the rows of the probe must run at once; "" where they need not.
 std::string why_whole(const Model& model, const GraphOptions& options, const ModelGraph& probe,
                       const std::set<std::int64_t>& others) {
-  for (std::size_t i = 0; i < probe.model.outputs.size(); ++i) {
-    const Shape& shape = probe.graph.outputs()[i]->type.shape;
-    if (shape.empty() || shape[0] != kProbe)
+  for (std::size_t i = 0; i < probe.model.outputs.size(); ++i)
+    if (!has_rows(model, options, probe, i))
       return concat("output '", probe.model.outputs[i], "' does not have a row for each row of the inputs");
-  }
   const std::string node = dependent_node(model, options, probe, others);
-  return node.empty() ? "" : concat("node '", node, "' makes a row depend on others or on its number");
+  return node.empty() ? "" : why_together(node);
 }
 
 }  // namespace
+
+std::string why_together(const std::string& node) {
+  return concat("node '", node, "' makes a row depend on others or on its number");
+}
 
 RowBatches row_batches(const Model& model, const GraphOptions& options) {
   const std::optional<std::int64_t> all = common_rows(model, options);
@@ -125,7 +150,7 @@ RowBatches row_batches(const Model& model, const GraphOptions& options) {
   const auto batch = static_cast<std::int64_t>(
       std::bit_floor(static_cast<std::uint64_t>(std::clamp(limits.bytes / row, std::int64_t{1}, limits.rows))));
   if (std::string reason = why_whole(model, options, *probe, {*all, batch}); !reason.empty()) return {0, std::move(reason)};
-  return {batch, ""};
+  return {.batch = batch, .is_chosen = true};
 }
 
 std::string row_dependence(const Model& model, const GraphOptions& options, const ir::Graph& forward) {

@@ -217,6 +217,7 @@ constexpr OpDef kDetach{
     .cost = 1,
     .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return x; }),
+    .detaches = true,
     .no_gradient = "gradients end here",
 };
 constexpr OpDef kSelect{

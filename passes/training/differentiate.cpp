@@ -74,7 +74,7 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
         std::any_of(node.operands.begin(), node.operands.end(), [&](const Value* v) { return v && reached.count(v); });
     if (!depends) continue;
     if (passes_zero(node)) {
-      cuts.push_back(&node);
+      if (!node.op->detaches) cuts.push_back(&node);
       continue;
     }
     if (!node.op->gradient && node.op->kind != Kind::composite) found.push_back({&node, std::string(node.op->no_gradient)});

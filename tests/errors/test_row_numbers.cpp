@@ -2,6 +2,7 @@
 // --micro-batches changes is said.
 #include "gcomp/arrays.h"
 #include "tests/errors/bad_input.h"
+#include "tests/onnx/model_builder.h"
 
 namespace gcomp::test {
 namespace {
@@ -94,6 +95,39 @@ TEST_F(RowNumbers, OneRowAtATimeIsRefusedWhereOthersAreRead) {
       run_gcomp({"compile", model_, "--dim", "batch=1", "--device", "cpu", "--out", folder_ / "one.gcx"});
   EXPECT_EQ(compiled.exit_code, 0) << compiled.errors;
   EXPECT_EQ(run_gcomp({"run", folder_ / "one.gcx", "--inputs", data_, "--outputs", folder_ / "y.npz"}).exit_code, 0);
+}
+
+/// What three rows cannot show: rows that are grouped by their number, and outputs of three rows whatever the inputs have.
+TEST_F(RowNumbers, AllRowsRunAtOnceWhereFewLookApart) {
+  const Tensor x = inputs();
+  tests::ModelBuilder grouped;
+  grouped.input("x", {"batch", "3"}).integers("dims", {2}, {-1, 1}).output("y");
+  grouped.node("Shape", {"x"}, {"rows"}, {{"start", 0}, {"end", 1}}).node("Concat", {"dims", "rows"}, {"to"}, {{"axis", 0}});
+  grouped.node("Reshape", {"x", "to"}, {"r"}).node("CumSum", {"r", "axis"}, {"s"}).integers("axis", {}, {2});
+  grouped.node("Shape", {"x"}, {"shape"}).node("Reshape", {"s", "shape"}, {"y"});
+  runtime::test::put(model_, grouped.bytes());
+  const CommandResult result = run();
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  double sum = 0;  // over as many elements as there are rows
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    sum = i % 37 == 0 ? x.at(i) : sum + x.at(i);
+    ASSERT_NEAR(output(i), sum, 1e-4) << "element " << i;
+  }
+  for (const char* told : {static_cast<const char*>(nullptr), "Min(3, batch)"}) {
+    tests::ModelBuilder first;
+    first.input("x", {"batch", "3"}).integers("from", {1}, {0}).integers("end", {1}, {3}).integers("along", {1}, {0});
+    first.node("Slice", {"x", "from", "end", "along"}, {"y"}).output("y");
+    const auto shape = [&first] {
+      return first.model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+    };
+    if (told != nullptr) shape()->add_dim()->set_dim_param(told), shape()->add_dim()->set_dim_value(3);
+    runtime::test::put(model_, first.bytes());
+    const CommandResult three = run();
+    ASSERT_EQ(three.exit_code, 0) << three.errors;
+    const Tensor y = read_npz(folder_ / "y.npz")[0].second;
+    ASSERT_EQ(y.shape(), (Shape{3, 3}));
+    for (std::int64_t i = 0; i < 9; ++i) EXPECT_EQ(y.at(i), x.at(i));
+  }
 }
 
 TEST_F(RowNumbers, MicroBatchesThatSeeOtherRowsAreTold) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -147,6 +148,17 @@ TEST(Parameters, AreToldByUseNameAndValue) {
   EXPECT_EQ(find(model, "val_7")->reason, "mask");
   EXPECT_EQ(find(model, "scale")->reason, "scalar constant");
   EXPECT_EQ(find(model, "ones_1")->reason, "anonymous tensor of one constant");
+}
+
+/// As of distances under a causal mask, which is no mask of zeros and one value.
+TEST(Parameters, WhatHoldsInfinityIsNone) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("w", {2, 2}, {0.3f, 1, -0.2f, 0.5f}).floats("distances", {2, 2}, {-0.5f, kHidden, -1, -0.5f});
+  m.node("MatMul", {"x", "w"}, {"a"}).node("Add", {"a", "distances"}, {"y"}).output("y");
+  const ImportedModel model = m.import();
+  EXPECT_EQ(trained(model), std::set<std::string>{"w"});
+  EXPECT_EQ(find(model, "distances")->reason, "it holds infinity, as masks do");
 }
 
 /// What is read by `uses` in a file that names its layers' parameters as PyTorch does.

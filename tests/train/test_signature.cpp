@@ -83,8 +83,8 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
-                                         "late_norms", "folded_scales", "folded_biases", "padding", "norm_twice",
-                                         "buffer_and_constant", "scalar_parameter"),
+                                         "late_norms", "folded_scales", "folded_biases", "padding", "norm_twice", "detached",
+                                         "detached_plain", "decoder", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// The rows have no gradient and decay all the same.

@@ -379,6 +379,7 @@ FitResult FitLoop::run() {
   open_checkpoints_of_ranks();
   if (run_ && keeps_checkpoints()) open_checkpoints();
   if (checkpoints_ && keeps_checkpoints()) checkpoints_->prepare(trainer_);
+  if (first_ == 0) check_outcome();
   evaluate_what_is_due();
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
@@ -433,6 +434,7 @@ void FitLoop::check_outcome() {
   try {
     trainer_.check_finite();
   } catch (const UserError& error) {
+    if (position_.steps == 0) throw NotFinite(concat("before the first step: ", error.what()), "What is frozen (--freeze) may be");
     throw NotFinite(concat("after step ", position_.steps, ": ", error.what()),
                     result_.steps > 0 ? why_not_finite(position_.steps - 1) : "");
   }
