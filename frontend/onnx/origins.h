@@ -73,8 +73,8 @@ class Origins {
   const ::onnx::GraphProto& graph_;
   const Signature& signature_;
   std::set<std::string> carried_;
-  std::unordered_set<std::string> computed_;               ///< inputs of the graph and results of its nodes
-  std::unordered_map<std::string, int> makers_;            ///< value -> the node that computes it
+  std::unordered_set<std::string> computed_;     ///< inputs of the graph and results of its nodes
+  std::unordered_map<std::string, int> makers_;  ///< value -> the node that computes it
   std::unordered_map<std::string, std::vector<int>> readers_;
   std::map<std::string, std::vector<int>> nodes_of_call_;  ///< by the call's result
   std::set<std::string> read_;                             ///< targets that a call takes, or a value was folded from

@@ -81,12 +81,18 @@ class Validator {
   void define(VisibleNames& scope, const std::string& name, const std::string& where) {
     check_user(!name.empty(), source_.name, ": an empty name among ", where);
     check_user(is_utf8(name), source_.name, ": a name among ", where, " is no UTF-8 text");
-    check_user(scope.names.insert(name).second, source_.name, ": the name '", name, "' is made twice, the second time by ", where);
+    if (scope.names.insert(name).second) return;
+    throw UserError(concat(source_.name, ": the name '", name, "' is made twice, the second time by ", where,
+                           initializers_.contains(name)
+                               ? "; the first is an initializer: exporters name values 't' or 'add', and if a "
+                                 "parameter of the module is called so, another name for it helps"
+                               : ""));
   }
 
   void add_initializer(VisibleNames& scope, std::unordered_set<std::string>& initializers, const std::string& name) {
     check_user(!name.empty() && is_utf8(name), source_.name, ": an initializer has no name, or one that is no UTF-8 text");
     check_user(initializers.insert(name).second, source_.name, ": two initializers are named '", name, "'");
+    initializers_.insert(name);
     scope.names.insert(name);
   }
 
@@ -114,6 +120,7 @@ class Validator {
 
   const Source& source_;
   std::int64_t nodes_ = 0;
+  std::unordered_set<std::string> initializers_;  ///< of all graphs so far
 };
 
 using FunctionKey = std::pair<std::string, std::string>;

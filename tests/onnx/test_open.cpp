@@ -71,6 +71,9 @@ TEST(Open, ChecksNames) {
   ModelBuilder twice = small();
   twice.node("Relu", {"y"}, {"y"});
   expect_error([&] { twice.open(); }, {"'y'", "made twice"});
+  ModelBuilder parameter = small();
+  parameter.floats("t", {1}, {1}).node("Relu", {"y"}, {"t"});
+  expect_error([&] { parameter.open(); }, {"'t'", "made twice", "a parameter of the module is called so"});
   ModelBuilder backwards;
   backwards.input("x", {"2"}).node("Add", {"x", "b"}, {"a"}).node("Add", {"x", "a"}, {"b"}).output("b");
   expect_error([&] { backwards.open(); }, {"node_a", "'b'"});
