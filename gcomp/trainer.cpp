@@ -226,6 +226,8 @@ void Trainer::check_finite() const {
   for (const std::string& name : impl_->saved.weights) {
     if (!impl_->states.contains(name) || !is_float(impl_->states.entry(name).type.dtype)) continue;
     const Tensor value = impl_->states.read(name);
+    const auto is_finite = [](float x) { return std::isfinite(x); };
+    if (value.dtype() == DType::f32 && std::ranges::all_of(value.as<float>(), is_finite)) continue;
     std::int64_t bad = 0;
     double first = 0;
     for (std::int64_t i = 0; i < value.elements(); ++i)

@@ -174,6 +174,20 @@ TEST_F(BadInput, ParameterThatBecomesNaN) {
                  ExitCode::numeric, {"parameter 'w'", "step 1", "trained.onnx"});
 }
 
+/// In the file already, of what takes no part in finite losses: no step is taken for nothing.
+TEST_F(BadInput, AParameterThatIsInfiniteFromTheStart) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    const float values[] = {0.5f, -std::numeric_limits<float>::infinity()};
+    model.mutable_graph()->mutable_initializer(1)->set_raw_data(values, sizeof values);
+  });
+  const CommandResult frozen = train();
+  EXPECT_EQ(frozen.errors.find("before the first step"), std::string::npos) << frozen.errors;
+  EXPECT_NE(frozen.errors.find("it holds infinity"), std::string::npos) << frozen.errors;
+  runtime::test::put(out_, "old contents");
+  expect_refused(train({"--thaw", "b"}), ExitCode::numeric,
+                 {"before the first step: parameter 'b' is not finite: 1 of 2 elements", "the first is -inf", "--freeze"});
+}
+
 /// A weight whose input is always 0 has no gradient, which Adam without eps divides by its own size.
 TEST_F(BadInput, ADivisionByZeroThatEpsAllowsIsNotBlamedOnTheRate) {
   Tensor x(DType::f32, {8, 3});
