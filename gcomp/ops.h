@@ -16,7 +16,8 @@ Var abs(Var x);
 Var sign(Var x);  ///< -1, 0 or 1; NaN stays
 Var floor(Var x);
 Var ceil(Var x);
-Var round(Var x);  ///< halves to even
+Var round(Var x);   ///< halves to even
+Var detach(Var x);  ///< x, as a value that no gradient goes through
 Var exp(Var x);
 Var expm1(Var x);
 Var log(Var x);

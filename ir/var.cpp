@@ -81,6 +81,7 @@ Var sign(Var x) { return ir::ops::kSign(x); }
 Var floor(Var x) { return ir::ops::kFloor(x); }
 Var ceil(Var x) { return ir::ops::kCeil(x); }
 Var round(Var x) { return ir::ops::kRound(x); }
+Var detach(Var x) { return ir::ops::kDetach(x); }
 Var exp(Var x) { return ir::ops::kExp(x); }
 Var expm1(Var x) { return ir::ops::kExpm1(x); }
 Var log(Var x) { return ir::ops::kLog(x); }

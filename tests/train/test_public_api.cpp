@@ -99,6 +99,27 @@ TEST(PublicApi, GradientsOfAModelWrittenInCpp) {
   EXPECT_FALSE(phases.empty());
 }
 
+/// The mean over two rows of (w x d - t)^2, where d is what w x is; of what is read so alone it is zero.
+TEST(PublicApi, NoGradientGoesThroughWhatIsDetached) {
+  const Model model = Model::define([](Layers& nn) {
+    Var y = ops::matmul(nn.input("x", DType::f32, {kBatch, 1}), nn.parameter("w", {1, 1}, {3}));
+    nn.output("y", y * ops::detach(y) + ops::detach(ops::broadcast(nn.parameter("held", {1, 1}, {0}), y.shape())));
+  });
+  GradientOptions options;
+  options.loss = "mse";
+  options.device = DeviceRequest::cpu;
+  options.graph.precision = DType::f64;
+  options.graph.dims = {{"batch", 2}};
+  const std::vector<double> x{1, 2}, t{8, 35};
+  const std::vector<NamedTensor> found = Gradients(model, options).run({{"x", {x, {2, 1}}}, {"label", {t, {2, 1}}}});
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_DOUBLE_EQ(found[0].second.at(0), 1);
+  EXPECT_EQ(found[1].first, "w");
+  EXPECT_DOUBLE_EQ(found[1].second.at(0), (2.0 * 1 * 3 + 2.0 * 2 * 6) / 2);
+  EXPECT_EQ(found[2].first, "held");
+  EXPECT_EQ(found[2].second.at(0), 0);
+}
+
 TEST(PublicApi, ArraysGoToFilesAndBack) {
   const test::TemporaryDirectory folder;
   const std::vector<NamedTensor> arrays{{"x", Tensor::of(DType::f32, {2, 2}, {1, 2, 3, 4})},
