@@ -138,6 +138,24 @@ std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelG
   return std::nullopt;
 }
 
+/// A note where the first axis of an input, along which rows of data lie, is fixed, and another one has the rows of an output: a
+/// sequence of steps that each have a batch.
+std::optional<std::string> note_batch_behind(const Model& model) {
+  const frontend::OnnxFile* file = onnx_file(model);
+  if (!file) return std::nullopt;
+  for (const frontend::ValueInfo& input : file->inputs)
+    for (const frontend::ValueInfo& output : file->outputs) {
+      if (input.dimensions.size() < 2 || input.dimensions[0].size < 0 || output.dimensions.empty()) continue;
+      const std::string& rows = output.dimensions[0].symbol;
+      const auto behind = std::ranges::find(input.dimensions, rows, &frontend::Dimension::symbol) - input.dimensions.begin();
+      if (rows.empty() || behind == std::ssize(input.dimensions)) continue;
+      return concat("input '", input.name, "' has its rows along axis 0, which the file fixes at ", input.dimensions[0].size,
+                    ", but '", rows, "', the rows of output '", output.name, "', along axis ", behind,
+                    ": a model that takes the batch first trains on samples");
+    }
+  return std::nullopt;
+}
+
 /// A note where products of 16 bits are no faster than those of f32, to which their operands are widened first; nothing elsewhere.
 std::optional<std::string> note_slow_precision(const GraphOptions& options) {
   if (!mixes(options)) return std::nullopt;
@@ -175,7 +193,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   add_target(made, model, options, loss);
-  for (auto& note : {note_probabilities(loss, made), note_slow_precision(options)})
+  for (auto& note : {note_probabilities(loss, made), note_slow_precision(options), note_batch_behind(model)})
     if (note) made.model.repairs.push_back(*note);
   return made;
 }

@@ -130,6 +130,24 @@ TEST_F(RowNumbers, AllRowsRunAtOnceWhereFewLookApart) {
   }
 }
 
+/// As of nn.GRU with batch_first=False, whose five steps pass for a batch of five rows.
+TEST_F(RowNumbers, ABatchThatIsNotInFrontIsTold) {
+  tests::ModelBuilder steps;
+  steps.input("x", {"5", "batch", "3"}).integers("axes", {1}, {0}).floats("w", {3, 2}, {0.1f, 0.2f, -0.3f, 0.4f, 0.5f, -0.6f});
+  steps.node("ReduceMean", {"x", "axes"}, {"m"}, {{"keepdims", 0}}).node("MatMul", {"m", "w"}, {"y"}).output("y");
+  auto* shape = steps.model.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+  shape->add_dim()->set_dim_param("batch"), shape->add_dim()->set_dim_value(2);
+  runtime::test::put(model_, steps.bytes());
+  write_data({{"x", Tensor(DType::f32, {5, 5, 3})}, {"label", Tensor(DType::i64, {5})}});
+  const char* note = "'x' has its rows along axis 0, which the file fixes at 5, but 'batch', the rows of output 'y', along axis 1";
+  const CommandResult result =
+      run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "5", "--steps", "1", "--out", out_});
+  EXPECT_NE(result.errors.find(note), std::string::npos) << result.errors;
+  write_linear_model(model_);
+  write_linear_data(data_);
+  EXPECT_EQ(train().errors.find("has its rows along axis 0"), std::string::npos);
+}
+
 TEST_F(RowNumbers, MicroBatchesThatSeeOtherRowsAreTold) {
   const char* note = "may make a row depend on others or on its number: with --micro-batches 2";
   const std::vector<std::string> parts{"--micro-batches", "2"};
