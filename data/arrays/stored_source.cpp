@@ -86,7 +86,8 @@ bool is_wanted_array(std::string_view name, std::span<const WantedArray> wanted)
 /// Why an array gives no rows; "" where it does.
 std::string row_problem(const FoundArray& array) {
   if (!array.problem.empty()) return array.problem;
-  if (array.type.shape.empty()) return "it is a scalar, wanted one row for each sample";
+  if (array.type.shape.empty())
+    return "it is a scalar, wanted one row for each sample; what all samples share is a constant of the module";
   const Shape row(array.type.shape.begin() + 1, array.type.shape.end());
   if (TensorType{array.type.dtype, row}.elements() == 0) return "its rows have no elements";
   return "";
