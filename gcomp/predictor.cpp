@@ -128,12 +128,6 @@ void Predictor::Impl::prepare(const Types& types) {
   std::string dependence;
   if (batches.batch > 0)
     dependence = options.batch > 0 ? driver::row_dependence(*model, graph, made.graph) : driver::row_dependence(made.graph);
-  if (batches.is_chosen && !dependence.empty()) {  // many rows can be grouped as few cannot
-    batches = {.reason = driver::why_together(std::exchange(dependence, ""))};
-    graph.shapes.batch = options.graph.shapes.batch;
-    made = driver::inference_graph(*model, graph, options.hooks);
-    limits = driver::index_limits(made.graph);
-  }
   const std::shared_ptr<runtime::StateMemory> states = device->allocate_states();
   runtime::Program program = driver::compile_graph(std::move(made.graph), device->target(), options.hooks, graph.program_limits);
   program.name = driver::kForwardProgram;

@@ -11,6 +11,7 @@
 #include "gcomp/driver/onnx_output.h"
 #include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
+#include "ir/base/finite.h"
 #include "passes/training/average_parameters.h"
 #include "runtime/convert.h"
 #include "runtime/files/atomic_file.h"
@@ -226,16 +227,14 @@ void Trainer::check_finite() const {
   for (const std::string& name : impl_->saved.weights) {
     if (!impl_->states.contains(name) || !is_float(impl_->states.entry(name).type.dtype)) continue;
     const Tensor value = impl_->states.read(name);
-    const auto is_finite = [](float x) { return std::isfinite(x); };
-    if (value.dtype() == DType::f32 && std::ranges::all_of(value.as<float>(), is_finite)) continue;
+    if (is_finite(value)) continue;
     std::int64_t bad = 0;
     double first = 0;
     for (std::int64_t i = 0; i < value.elements(); ++i)
       if (!std::isfinite(value.at(i)) && bad++ == 0) first = value.at(i);
-    if (bad > 0)
-      throw UserError(concat("parameter '", name, "' is not finite: ", bad, " of ", value.elements(),
-                             " elements are NaN or infinite, the first is ", driver::without_sign_of_nan(first)),
-                      ExitCode::numeric);
+    throw UserError(concat("parameter '", name, "' is not finite: ", bad, " of ", value.elements(),
+                           " elements are NaN or infinite, the first is ", driver::without_sign_of_nan(first)),
+                    ExitCode::numeric);
   }
 }
 

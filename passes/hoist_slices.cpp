@@ -95,7 +95,7 @@ class SliceHoisting {
     std::optional<BoxedNode>& plan = plans_[&node];
     if (!plan) return false;
     const auto pays = [&](const Value* operand) { return is_in_part(operand) && plans_[operand->producer]; };
-    const bool makes = node.op->kind != Kind::view || node.op == &ops::kBroadcast;
+    const bool makes = node.op->kind != Kind::view || node.result()->type.elements() > node.operands[0]->type.elements();
     if (makes || std::ranges::any_of(node.operands, pays)) return true;
     plan.reset();
     read_whole(node.result());

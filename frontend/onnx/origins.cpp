@@ -63,11 +63,12 @@ Origins::Origins(const ::onnx::GraphProto& graph, const Signature& signature, co
   for (int i = 0; i < graph.node_size(); ++i) {
     for (const std::string& output : graph.node(i).output()) makers_.emplace(output, i);
     computed_.insert(graph.node(i).output().begin(), graph.node(i).output().end());
-    for (const std::string& input : graph.node(i).input()) readers_[input].push_back(i);
     if (const std::string& call = signature.calls[static_cast<std::size_t>(i)].result; !call.empty())
       nodes_of_call_[call].push_back(i);
   }
   if (!signature.present()) return;
+  for (int i = 0; i < graph.node_size(); ++i)
+    for (const std::string& input : graph.node(i).input()) readers_[input].push_back(i);
   find_read();
   find_homes(uses);
   find_tied_names(uses);

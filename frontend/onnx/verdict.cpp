@@ -8,6 +8,7 @@
 
 #include "frontend/onnx/node_context.h"
 #include "ir/base/error.h"
+#include "ir/base/finite.h"
 
 namespace gcomp::frontend {
 namespace {
@@ -27,12 +28,10 @@ bool looks_computed(std::string_view name) {
 
 /// What hides may be -inf, added to distances, say.
 bool holds_infinity(const Tensor& tensor) {
-  bool any = false;
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+  if (is_finite(tensor)) return false;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i)
     if (std::isnan(tensor.at(i))) return false;
-    any = any || std::isinf(tensor.at(i));
-  }
-  return any;
+  return true;
 }
 
 /// Zeros and one value that hides: -inf, -10000, the lowest float.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <set>
 #include <unordered_set>
+#include <vector>
 
 #include "gcomp/driver/model_source.h"
 #include "passes/row_dependence.h"
@@ -92,49 +93,50 @@ std::string dependent_node(const Model& model, const GraphOptions& options, cons
     std::optional<ModelGraph> other = probe_of(model, options, rows);
     if (!other) continue;
     if (!outputs.empty()) keep_outputs(*other, outputs, rows);
+    if (std::string node = row_dependence(other->graph); !node.empty()) return node;  // many rows are grouped as few cannot be
     if (auto node = passes::count_dependence(probe.graph, kProbe, other->graph, rows)) return *std::move(node);
   }
   return "";
 }
 
-/// The file's name for the number of rows of an output: "batch", "Min(3, batch)", "3"; "" where it says nothing.
-std::string told_rows(const Model& model, const std::string& output) {
-  if (const frontend::OnnxFile* file = onnx_file(model))
-    for (const frontend::ValueInfo& told : file->outputs)
-      if (told.name == output && told.has_shape && !told.dimensions.empty())
-        return told.dimensions[0].size < 0 ? told.dimensions[0].symbol : std::to_string(told.dimensions[0].size);
-  return "";
+/// Whether the file says of an output that it has a row for each row of the inputs: "batch" for both, not "Min(3, batch)" or 3.
+bool is_told_to_have_rows(const Model& model, const std::string& output) {
+  const frontend::OnnxFile* file = onnx_file(model);
+  if (!file) return false;
+  const auto told = std::ranges::find(file->outputs, output, &frontend::ValueInfo::name);
+  if (told == file->outputs.end() || told->dimensions.empty() || told->dimensions[0].symbol.empty()) return false;
+  return std::ranges::any_of(file->inputs, [&](const frontend::ValueInfo& input) {
+    return !input.dimensions.empty() && input.dimensions[0].symbol == told->dimensions[0].symbol;
+  });
 }
 
-/// Whether an output has a row for each row of the inputs: as the file says, else as the model of another number of rows shows.
-bool has_rows(const Model& model, const GraphOptions& options, const ModelGraph& probe, std::size_t output) {
-  const auto first = [output](const ModelGraph& made) {
+/// An output that has not, as the model of another number of rows shows where the file does not tell; "" where all have.
+std::string output_without_rows(const Model& model, const GraphOptions& options, const ModelGraph& probe) {
+  const auto has = [](const ModelGraph& made, std::size_t output, std::int64_t rows) {
     const Shape& shape = made.graph.outputs()[output]->type.shape;
-    return shape.empty() ? -1 : shape[0];
+    return !shape.empty() && shape[0] == rows;
   };
-  if (first(probe) != kProbe) return false;
-  const std::string told = told_rows(model, probe.model.outputs[output]);
-  for (const frontend::ValueInfo& input : model.inputs())
-    if (input.has_shape && !input.dimensions.empty() && !told.empty() && input.dimensions[0].symbol == told) return true;
-  const std::optional<ModelGraph> other = probe_of(model, options, kOther);
-  return !other || first(*other) == kOther;
+  std::vector<std::size_t> untold;
+  for (std::size_t i = 0; i < probe.model.outputs.size(); ++i) {
+    if (!has(probe, i, kProbe)) return probe.model.outputs[i];
+    if (!is_told_to_have_rows(model, probe.model.outputs[i])) untold.push_back(i);
+  }
+  const std::optional<ModelGraph> other = untold.empty() ? std::nullopt : probe_of(model, options, kOther);
+  for (const std::size_t i : untold)
+    if (other && !has(*other, i, kOther)) return probe.model.outputs[i];
+  return "";
 }
 
 /// Why the rows of the probe must run at once; "" where they need not.
 std::string why_whole(const Model& model, const GraphOptions& options, const ModelGraph& probe,
                       const std::set<std::int64_t>& others) {
-  for (std::size_t i = 0; i < probe.model.outputs.size(); ++i)
-    if (!has_rows(model, options, probe, i))
-      return concat("output '", probe.model.outputs[i], "' does not have a row for each row of the inputs");
+  if (const std::string output = output_without_rows(model, options, probe); !output.empty())
+    return concat("output '", output, "' does not have a row for each row of the inputs");
   const std::string node = dependent_node(model, options, probe, others);
-  return node.empty() ? "" : why_together(node);
+  return node.empty() ? "" : concat("node '", node, "' makes a row depend on others or on its number");
 }
 
 }  // namespace
-
-std::string why_together(const std::string& node) {
-  return concat("node '", node, "' makes a row depend on others or on its number");
-}
 
 RowBatches row_batches(const Model& model, const GraphOptions& options) {
   const std::optional<std::int64_t> all = common_rows(model, options);
@@ -150,7 +152,7 @@ RowBatches row_batches(const Model& model, const GraphOptions& options) {
   const auto batch = static_cast<std::int64_t>(
       std::bit_floor(static_cast<std::uint64_t>(std::clamp(limits.bytes / row, std::int64_t{1}, limits.rows))));
   if (std::string reason = why_whole(model, options, *probe, {*all, batch}); !reason.empty()) return {0, std::move(reason)};
-  return {.batch = batch, .is_chosen = true};
+  return {batch, ""};
 }
 
 std::string row_dependence(const Model& model, const GraphOptions& options, const ir::Graph& forward) {

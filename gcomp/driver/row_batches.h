@@ -10,9 +10,8 @@ namespace gcomp::driver {
 
 /// How the rows of arrays run: in batches of one size, the last of them filled up, or all at once.
 struct RowBatches {
-  std::int64_t batch = 0;   ///< rows of one run; 0: all
-  std::string reason = {};  ///< why all at once: "node 'n' makes a row depend on others or on its number"; may be empty
-  bool is_chosen = false;   ///< by what a few rows show: neither file nor options bind it
+  std::int64_t batch = 0;  ///< rows of one run; 0: all
+  std::string reason;      ///< why all at once: "node 'n' makes a row depend on others or on its number"; may be empty
 };
 
 /// The size follows from the model's shapes and the target, never from the number of rows, so that one program serves any number of
@@ -20,8 +19,6 @@ struct RowBatches {
 /// 16 MiB (on a GPU 256 MiB), at most 256 rows (1,024). All at once where rows cannot be shown to be apart. `options.shapes.data`
 /// has the types of all inputs.
 RowBatches row_batches(const Model& model, const GraphOptions& options);
-/// RowBatches::reason for such a node.
-std::string why_together(const std::string& node);
 
 /// The node that makes rows of the forward pass depend on each other, or on their number; "" where none does. A pass of one row
 /// shows nothing, and none shows what was made of its number of rows: then the model is looked at with other numbers, if it takes

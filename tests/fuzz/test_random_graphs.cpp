@@ -13,6 +13,7 @@
 #include "runtime/device.h"
 #include "runtime/validate.h"
 #include "tests/device_options.h"
+#include "tests/fuzz/expect_equal.h"
 #include "tests/fuzz/random_graph.h"
 #include "tests/fuzz/seeds.h"
 
@@ -36,14 +37,7 @@ class RandomGraphs : public testing::TestWithParam<int> {
   ir::Graph copy() const { return ir::parse(ir::print(drawn_.graph)); }
 
   void expect_equal(std::span<const Tensor> found, double tolerance, const std::string& what) const {
-    ASSERT_EQ(found.size(), expected_.size()) << what;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      double scale = 1;
-      for (std::int64_t j = 0; j < expected_[i].elements(); ++j) scale = std::max(scale, std::abs(expected_[i].at(j)));
-      ASSERT_EQ(found[i].shape(), expected_[i].shape()) << what << ", output " << i;
-      for (std::int64_t j = 0; j < found[i].elements(); ++j)
-        ASSERT_NEAR(found[i].at(j), expected_[i].at(j), tolerance * scale) << what << ", output " << i << ", element " << j;
-    }
+    tests::expect_equal(found, expected_, tolerance, what);
   }
 
   RandomGraph drawn_;

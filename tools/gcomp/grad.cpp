@@ -1,6 +1,4 @@
 // gcomp grad: the loss and the gradient of every trained parameter on one batch.
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +6,7 @@
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/not_a_number.h"
+#include "ir/base/finite.h"
 #include "ir/base/nearest.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/npz.h"
@@ -30,10 +29,6 @@ struct GradFlags {
 
 /// In f16 the loss is scaled before it is differentiated: where it is finite and a gradient is not, the scaled one has overflowed.
 void require_no_overflow(const std::vector<NamedTensor>& results) {
-  const auto is_finite = [](const Tensor& tensor) {
-    const std::vector<double> values = tensor.to_doubles();
-    return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
-  };
   if (!is_finite(results[0].second)) return;
   std::vector<std::string> overflown;
   for (const auto& [name, gradient] : results)
