@@ -67,6 +67,7 @@ void Importer::lower_nodes(const ::google::protobuf::RepeatedPtrField<::onnx::No
       if (Var& var = inputs[k].var; var && is_float(var.dtype()) && detached_.contains({i, static_cast<int>(k)}))
         var = ir::ops::kDetach(var);
     bind_outputs(node, lower(node, inputs));
+    if (const auto moved = moved_.find(i); main && moved != moved_.end()) move_buffer(node, moved->second);
   }
 }
 

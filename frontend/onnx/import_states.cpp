@@ -27,7 +27,11 @@ void Importer::add_initializers(Scope& scope) {
   model_.aliases = plan.aliases;
   model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
   for (const int node : plan.frozen_norms) state_.frozen_norms.insert(&graph.node(node));
-  if (options_.training) detached_ = plan.detached;
+  if (options_.training) {
+    detached_ = plan.detached;
+    moved_ = plan.moved;
+    for (const auto& [node, kink] : plan.kinks) state_.kinks.emplace(&graph.node(node), kink);
+  }
   for (const auto& [node, index] : plan.padding_indices) state_.padding_indices.emplace(&graph.node(node), index);
   for (const auto& [name, initializer] : initializers)
     scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};
@@ -79,6 +83,19 @@ Item Importer::add_table(const PlannedState& planned, const RepeatedRows& rows, 
   const Var state = add_state(planned, distinct).var;
   return {builder_.reshape(builder_.gather(state, builder_.constant(Tensor::of_integers(rows.index)), 0), table.shape()), nullptr,
           nullptr};
+}
+
+void Importer::move_buffer(const ::onnx::NodeProto& node, const MovedBuffer& moved) {
+  Item& result = scope_->items.at(node.output(0));
+  if (!result || result.missing) return;
+  if (!result.var) result = {constants_.at(result.known), nullptr, nullptr};
+  if (moved.ends_gradients && is_float(result.var.dtype())) result.var = ir::ops::kDetach(result.var);
+  if (moved.state.empty()) return;
+  const std::vector<ir::State>& states = model_.graph.states();
+  ir::Value* const state = std::ranges::find_if(states, [&](const ir::State& s) { return s.value->name == moved.state; })->value;
+  check_user(result.var.shape() == state->type.shape, file_.path, ": buffer '", moved.state, "' is ", to_string(state->type),
+             ", and the module's code makes it '", node.output(0), "', which is ", to_string(result.var.type()));
+  state_.move_statistic(state, builder_.cast(result.var, state->type.dtype), describe(node));
 }
 
 void Importer::update_statistics() {

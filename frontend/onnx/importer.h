@@ -71,6 +71,8 @@ class Importer {
   void fold_results(std::vector<Item>& items);
   std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs);
   void update_statistics();
+  /// A buffer becomes the first result of this node.
+  void move_buffer(const ::onnx::NodeProto& node, const MovedBuffer& moved);
   /// A call of one of the file's own functions, lowered in place.
   std::vector<Item> call(const ::onnx::FunctionProto& function, const ::onnx::NodeProto& caller, const std::vector<Item>& inputs);
   /// Attributes that refer to the function's own take the caller's values; absent ones go.
@@ -99,6 +101,7 @@ class Importer {
   std::vector<std::map<std::string, std::int64_t>> opsets_;
   std::map<std::pair<int, int>, Item> redirected_;
   std::set<std::pair<int, int>> detached_;  // in training form, see ParameterPlan
+  std::map<int, MovedBuffer> moved_;        // likewise
   std::set<std::pair<std::string, std::int64_t>> symbolic_;
   std::unordered_set<const ir::Value*> named_;
   std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks

@@ -230,4 +230,9 @@ std::vector<Var> broadcast_together(NodeContext& n, std::vector<Var> operands) {
   return operands;
 }
 
+Var root_of_squares(Var sum) {
+  Var zero = sum.builder->like(sum, 0);
+  return sum.builder->select(sum == zero, zero, ir::ops::kSqrt(sum));
+}
+
 }  // namespace gcomp::frontend

@@ -14,6 +14,7 @@
 
 #include "frontend/onnx/constant_folding.h"
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/parameters.h"
 #include "frontend/onnx/source.h"
 #include "ir/builder.h"
 
@@ -102,6 +103,7 @@ struct ImportState {
   std::set<std::string> looked_up = {};  ///< states, see Parameter::looked_up
   /// Embeddings with a padding row: its index.
   std::unordered_map<const ::onnx::NodeProto*, std::int64_t> padding_indices = {};
+  std::unordered_map<const ::onnx::NodeProto*, Kink> kinks = {};
 };
 
 class NodeContext {
@@ -172,6 +174,10 @@ class NodeContext {
     const auto found = state_.padding_indices.find(&node_);
     return found == state_.padding_indices.end() ? std::nullopt : std::optional(found->second);
   }
+  bool has_kink(Kink kink) const {
+    const auto found = state_.kinks.find(&node_);
+    return found != state_.kinks.end() && found->second == kink;
+  }
   bool wants(std::size_t i) const { return i < outputs() && !node_.output(static_cast<int>(i)).empty(); }
 
   /// gcomp's type for an ONNX type number, after the options' float type.
@@ -229,6 +235,8 @@ double intended_number(float value);
 Var broadcast_to(Var x, const Shape& shape);
 Shape broadcast_shape(const NodeContext& n, const std::vector<Shape>& shapes);
 std::vector<Var> broadcast_together(NodeContext& n, std::vector<Var> operands);
+/// The root of a sum of squares: 0 where that is 0, and its gradient too, where that of sqrt is infinite.
+Var root_of_squares(Var sum);
 /// The number that every element equals, where x is `full`.
 std::optional<double> uniform_value(Var x);
 

@@ -8,6 +8,7 @@
 #include "frontend/globs.h"
 #include "frontend/onnx/detached.h"
 #include "frontend/onnx/embeddings.h"
+#include "frontend/onnx/kinks.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
 #include "frontend/onnx/planner.h"
@@ -21,7 +22,7 @@ namespace {
 
 /// States with values of this size or more are kept out of the code, even where nothing updates them.
 constexpr std::size_t kLargeConstant = std::size_t{1} << 16;
-constexpr std::string_view kStatistic = "running statistic";
+constexpr std::string_view kStatistic = "running statistic", kBuffer = "buffer";
 
 std::vector<std::string> names_of(const std::vector<Use>& uses) {
   std::vector<std::string> names;
@@ -49,7 +50,7 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const Group& g
     return verdict_of(name, values, group.uses, naming);
   const std::string from = origin.folded && !origin.sources.empty() ? concat("folded from ", listing(origin.sources)) : "";
   switch (origin.kind) {
-    case OriginKind::buffer: return {false, false, "buffer"};
+    case OriginKind::buffer: return {false, false, std::string(kBuffer)};
     case OriginKind::literal: return {false, false, "number in the model's code"};
     case OriginKind::constant: return {false, false, !from.empty() ? from : origin.folded ? "folded from constants" : "constant"};
     default: break;
@@ -97,6 +98,7 @@ Planner::Planner(const Source& source, const Initializers& initializers, const s
       signature_(read_signature(graph_)),
       origins_(graph_, signature_, uses_),
       naming_(naming_of(graph_)),
+      moved_(moved_buffers(graph_, signature_, initializers)),
       depends_on_input_(nodes_after_inputs(graph_)) {}
 
 ParameterPlan Planner::run() {
@@ -113,9 +115,13 @@ ParameterPlan Planner::run() {
   freeze_norms();
   plan_embeddings(graph_, signature_, plan_);
   plan_detached(graph_, signature_, plan_);
+  for (const int node : moved_.unread) plan_.moved.emplace(node, MovedBuffer());
+  cut_moved_buffers(graph_, plan_);
+  plan_kinks(graph_, signature_, plan_);
   tie_equals(plan_, initializers_, origins_, merged_, options_);
   note_restored();
   note_left_out(graph_, signature_, origins_, read_, plan_);
+  note_lost_buffers();
   check_globs();
   return std::move(plan_);
 }
@@ -185,6 +191,13 @@ void Planner::note_parts(const std::string& name, const Group& keeper, const std
   plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
 }
 
+void Planner::note_lost_buffers() {
+  if (moved_.lost.empty()) return;
+  plan_.repairs.push_back(concat(
+      "the module's code changes ", some_of(moved_.lost), " at each call, and this file does not have how: ",
+      moved_.lost.size() == 1 ? "it stays" : "they stay", "; one exported with optimize=False has what a result depends on"));
+}
+
 void Planner::note_restored() {
   std::map<std::string, std::vector<std::string>> apart;
   for (const Parameter& parameter : plan_.parameters)
@@ -229,7 +242,13 @@ bool Planner::add(Entry entry) {
   if (auto asked = asked_training(options_.freeze, verdict.reason == kStatistic ? none : options_.train, names, entry.state))
     verdict = {asked->trained, false, std::move(asked->reason)};
   const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
-  const bool moves = statistic && verdict.reason == kStatistic;
+  const auto buffer =
+      verdict.reason == kBuffer && entry.state == entry.target ? moved_.nodes.find(entry.target) : moved_.nodes.end();
+  if (buffer != moved_.nodes.end()) {
+    plan_.moved.emplace(buffer->second, MovedBuffer{entry.state});
+    verdict.reason = concat("buffer that ", describe(graph_.node(buffer->second)), " changes");
+  }
+  const bool moves = (statistic && verdict.reason == kStatistic) || buffer != moved_.nodes.end();
   const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target
                              : is_anonymous(entry.state)                          ? entry.uses[0].likely_name
                                                                                   : "";
@@ -244,7 +263,7 @@ bool Planner::add(Entry entry) {
                               names_of(entry.uses), moves});
   for (const Use& use : entry.uses)
     if (is_statistic(use) && use.node >= 0) norm_statistics_[use.node].push_back(plan_.parameters.size() - 1);
-  if (!verdict.trained && !statistic && !large) return false;
+  if (!verdict.trained && !statistic && !moves && !large) return false;
   plan_.states.push_back(
       {entry.state, entry.initializer, moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
   return true;

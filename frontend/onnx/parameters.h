@@ -36,6 +36,18 @@ struct DroppedBias {
   Shape shape;
 };
 
+/// Which operands have the gradient of a node at a tie, where it is not shared.
+enum class Kink {
+  bound,  ///< none: one of them is a number that bounds the other
+  first,  ///< the first of those that are reduced
+};
+
+/// A buffer that the module's code changes: the state becomes what the node makes.
+struct MovedBuffer {
+  std::string state;            ///< "" where nothing reads the buffer
+  bool ends_gradients = false;  ///< of whoever reads the node's result
+};
+
 struct ParameterPlan {
   std::vector<PlannedState> states;   ///< parameters and running statistics, in the file's order
   std::vector<Parameter> parameters;  ///< the report: every float initializer that is used
@@ -49,6 +61,8 @@ struct ParameterPlan {
   std::set<int> frozen_norms;                   ///< nodes: batch norms that normalise by their running statistics, as in inference
   std::map<int, std::int64_t> padding_indices;  ///< embedding's node -> the row that gets no gradient from it
   std::set<std::pair<int, int>> detached;       ///< (node, operand) that no gradient goes through
+  std::map<int, Kink> kinks;                    ///< by node
+  std::map<int, MovedBuffer> moved;             ///< by node
   std::vector<std::string> repairs;
 };
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/onnx/moved_buffers.h"
 #include "frontend/onnx/origins.h"
 #include "frontend/onnx/parameters.h"
 #include "frontend/onnx/signature.h"
@@ -51,6 +52,8 @@ class Planner {
   /// That of the value in the trace, where the file tells it.
   std::string name_of_part(const std::string& name, const Group& group) const;
   void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts);
+  /// Buffers that should move and do not.
+  void note_lost_buffers();
   /// Parameters and statistics that are initializers of their own again.
   void note_restored();
   /// A value that the module computes from its parameters trains in their place, which is not the same.
@@ -93,6 +96,7 @@ class Planner {
   const Signature signature_;
   const Origins origins_;
   const Naming naming_;
+  const MovedBuffers moved_;
   const std::vector<bool> depends_on_input_;                 ///< by node
   std::set<std::string> taken_;                              ///< names that no new state may have
   std::set<std::string> read_;                               ///< the module's parameters and buffers that some use reads

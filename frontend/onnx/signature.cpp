@@ -71,16 +71,20 @@ void add_target(Signature& signature, std::string_view placeholder, std::string_
   signature.placeholders.emplace(placeholder, target);
 }
 
-/// "p_fc_weight: PARAMETER target='fc.weight'", a line for each input.
+/// "p_fc_weight: PARAMETER target='fc.weight'", a line for each input, and "add: BUFFER_MUTATION target='mean'" among the outputs.
 void read_lines(std::string_view text, Signature& signature) {
+  bool outputs = false;
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line = text.substr(start, end - start);
     start = end + 1;
     const std::size_t colon = line.find(": ");
-    if (line.starts_with("# outputs")) return;
+    if (line.starts_with("# outputs")) outputs = true;
     if (colon == std::string_view::npos) continue;
-    add_target(signature, line.substr(0, colon), identifier_at(line, colon + 2), between(line, "target='", "'"));
+    const std::string_view value = line.substr(0, colon), kind = identifier_at(line, colon + 2),
+                           target = between(line, "target='", "'");
+    if (!outputs) add_target(signature, value, kind, target);
+    else if (kind == "BUFFER_MUTATION") signature.mutations.emplace(value, target);
   }
 }
 

@@ -34,7 +34,7 @@ constexpr OpDef kLog{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return log(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() / g.operand(0)); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() / g.operand(0))); },
     .low = 0.2,
 };
 constexpr OpDef kLog1p{
@@ -45,7 +45,7 @@ constexpr OpDef kLog1p{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return log1p(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() / (g.operand(0) + 1.0)); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() / (g.operand(0) + 1.0))); },
     .low = -0.5,
 };
 constexpr OpDef kPow{
@@ -59,8 +59,8 @@ constexpr OpDef kPow{
     .gradient =
         [](G& g) {
           Var x = g.operand(0), y = g.operand(1), zero = x.builder->like(x, 0);
-          if (g.wants(0)) g.add(0, choose(y == zero, zero, g.dy() * y * kPow(x, y - 1.0)));
-          if (g.wants(1)) g.add(1, choose(x == zero, zero, g.dy() * g.result() * kLog(x)));
+          if (g.wants(0)) g.add(0, where_reached(g.dy(), choose(y == zero, zero, g.dy() * y * kPow(x, y - 1.0))));
+          if (g.wants(1)) g.add(1, where_reached(g.dy(), choose(x == zero, zero, g.dy() * g.result() * kLog(x))));
         },
     .low = 0.3,
     .high = 2,
@@ -73,7 +73,7 @@ constexpr OpDef kSqrt{
     .cost = 2,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return sqrt(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() * 0.5 / g.result()); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() * 0.5 / g.result())); },
     .low = 0.2,
 };
 constexpr OpDef kRsqrt{
@@ -84,7 +84,7 @@ constexpr OpDef kRsqrt{
     .cost = 2,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return rsqrt(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() * -0.5 * g.result() * g.result() * g.result()); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() * -0.5 * g.result() * g.result() * g.result())); },
     .low = 0.2,
 };
 
@@ -171,7 +171,7 @@ constexpr OpDef kAsin{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return asin(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0))); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0)))); },
     .low = -0.8,
     .high = 0.8,
 };
@@ -183,7 +183,7 @@ constexpr OpDef kAcos{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return acos(x); }),
-    .gradient = [](G& g) { g.add(0, -(g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0)))); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), -(g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0))))); },
     .low = -0.8,
     .high = 0.8,
 };
@@ -235,7 +235,7 @@ constexpr OpDef kAcosh{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return acosh(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() * kRsqrt(g.operand(0) * g.operand(0) - 1.0)); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() * kRsqrt(g.operand(0) * g.operand(0) - 1.0))); },
     .low = 1.2,
     .high = 3,
 };
@@ -247,7 +247,7 @@ constexpr OpDef kAtanh{
     .cost = 6,
     .precision = Precision::wide,
     .scalar = body<1>([](auto x) { return atanh(x); }),
-    .gradient = [](G& g) { g.add(0, g.dy() / (1.0 - g.operand(0) * g.operand(0))); },
+    .gradient = [](G& g) { g.add(0, where_reached(g.dy(), g.dy() / (1.0 - g.operand(0) * g.operand(0)))); },
     .low = -0.8,
     .high = 0.8,
 };

@@ -16,6 +16,10 @@ inline constexpr AttributeSpec kCastAttributes[] = {AttributeSpec::of("to", Attr
 
 using G = GradientContext;
 
+/// A gradient that is dy times what may be infinite: 0 where dy is 0. So what a select, a bound or a mask leaves out has no effect,
+/// and where(x > 0, log(x), 0) needs no second guard within the logarithm.
+inline Var where_reached(Var dy, Var gradient) { return choose(dy == dy.builder->like(dy, 0), dy.builder->like(dy, 0), gradient); }
+
 // Arithmetic.
 constexpr OpDef kAdd{
     .name = "add",
@@ -74,8 +78,9 @@ constexpr OpDef kDiv{
     .scalar = body<2>([](auto x, auto y) { return divide(x, y); }),
     .gradient =
         [](G& g) {
-          if (g.wants(0)) g.add(0, g.dy() / g.operand(1));
-          if (g.wants(1)) g.add(1, -(g.dy() * g.result() / g.operand(1)));
+          const bool finite = splat_value(g.operand(1).value).value_or(0) != 0;
+          if (g.wants(0)) g.add(0, finite ? g.dy() / g.operand(1) : where_reached(g.dy(), g.dy() / g.operand(1)));
+          if (g.wants(1)) g.add(1, where_reached(g.dy(), -(g.dy() * g.result() / g.operand(1))));
         },
     .low = 0.5,
     .high = 2,

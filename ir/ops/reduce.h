@@ -10,12 +10,37 @@ namespace gcomp::ir::ops {
 inline constexpr AttributeSpec kReduceAttributes[] = {AttributeSpec::of("axes", AttributeType::integers)};
 inline constexpr Sample kReduceSamples[] = {
     {"f64[2,3,4]", "{axes=[1]}"}, {"f64[2,3,4]", "{axes=[0,2]}"}, {"f64[5]", "{axes=[0]}"}, {"f64[2,3]", "{axes=[]}"}};
+inline constexpr AttributeSpec kExtremumAttributes[] = {AttributeSpec::of("axes", AttributeType::integers),
+                                                        AttributeSpec::optional("first", AttributeType::flag)};
+inline constexpr Sample kExtremumSamples[] = {{"f64[2,3,4]", "{axes=[1]}"},
+                                              {"f64[2,3,4]", "{axes=[0,2]}"},
+                                              {"f64[5]", "{axes=[0]}"},
+                                              {"f64[2,3]", "{axes=[]}"},
+                                              {"f64[2,3,4]", "{axes=[0,2], first=true}"},
+                                              {"f64[3,4]", "{axes=[1], first=true}"}};
 
-/// dy spread evenly over the elements that equal the reduced value.
-inline void spread_over_ties(GradientContext& g) {
+/// Of each element, its row-major position within the reduced axes, as i64.
+inline Var position_within(Builder& b, const Shape& shape, const std::vector<std::int64_t>& axes) {
+  Var position = b.full({DType::i64, shape}, 0);
+  std::int64_t stride = 1;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    position = position + b.iota({DType::i64, shape}, *axis) * static_cast<double>(stride);
+    stride *= shape[static_cast<std::size_t>(*axis)];
+  }
+  return position;
+}
+
+/// dy spread evenly over the elements that equal the reduced value, or all of it where `place_of` finds the first of them.
+template <const OpDef& place_of>
+void reach_extremum(GradientContext& g) {
   const auto& axes = g.attributes().integers("axes");
   Var x = g.operand(0);
   Builder& b = g.builder();
+  if (g.attributes().flag("first") && !axes.empty()) {
+    Var place = b.unreduce(b.reduce(place_of, x, axes), x.shape(), axes);
+    g.add(0, choose(position_within(b, x.shape(), axes) == place, b.unreduce(g.dy(), x.shape(), axes), 0));
+    return;
+  }
   Var hit = b.select(x == b.unreduce(g.result(), x.shape(), axes), b.like(x, 1), b.like(x, 0));
   g.add(0, hit * b.unreduce(g.dy() / b.sum(hit, axes), x.shape(), axes));
 }
@@ -34,25 +59,25 @@ constexpr OpDef kReduceSum{
 };
 constexpr OpDef kReduceMax{
     .name = "reduce_max",
-    .summary = "maximum over axes; ties share the gradient evenly",
+    .summary = "maximum over axes; ties share the gradient evenly, or the first has it",
     .kind = Kind::reduce,
     .operands = 1,
-    .attributes = kReduceAttributes,
+    .attributes = kExtremumAttributes,
     .precision = Precision::promoted,
     .reduction = {Reduction::Of::maximum},
-    .gradient = spread_over_ties,
-    .samples = kReduceSamples,
+    .gradient = reach_extremum<kArgMax>,
+    .samples = kExtremumSamples,
 };
 constexpr OpDef kReduceMin{
     .name = "reduce_min",
-    .summary = "minimum over axes; ties share the gradient evenly",
+    .summary = "minimum over axes; ties share the gradient evenly, or the first has it",
     .kind = Kind::reduce,
     .operands = 1,
-    .attributes = kReduceAttributes,
+    .attributes = kExtremumAttributes,
     .precision = Precision::promoted,
     .reduction = {Reduction::Of::minimum},
-    .gradient = spread_over_ties,
-    .samples = kReduceSamples,
+    .gradient = reach_extremum<kArgMin>,
+    .samples = kExtremumSamples,
 };
 
 /// Products of the others, by an exclusive running product from each side, so that zeros are exact.

@@ -252,6 +252,39 @@ TEST(TieGradients, of_reductions_are_shared_evenly) {
   EXPECT_VALUES(gradient(ops::kReduceMax, {Tensor::of(DType::f64, {2, 2}, {1, 1, 0, 3})}, {{"axes", Shape{1}}}), 0.5, 0.5, 0, 1);
 }
 
+TEST(TieGradients, of_reductions_go_to_the_first_where_that_is_asked_for) {
+  const Attributes all{{"axes", Shape{0}}, {"first", true}};
+  EXPECT_VALUES(gradient(ops::kReduceMax, {f64({1, 4, 4, 2})}, all), 0, 1, 0, 0);
+  EXPECT_VALUES(gradient(ops::kReduceMin, {f64({1, 1, 1, 2})}, all), 1, 0, 0, 0);
+  const Tensor cube = Tensor::of(DType::f64, {2, 2, 2}, {1, 5, 5, 3, 0, 2, 5, 5});
+  EXPECT_VALUES(gradient(ops::kReduceMax, {cube}, {{"axes", Shape{0, 2}}, {"first", true}}), 0, 1, 1, 0, 0, 0, 0, 0);
+}
+
+/// Of f where x > 0, else of x: what is left out has no gradient, though f's is infinite or not a number there.
+Doubles guarded_gradient(const std::function<Var(Var)>& f, const Doubles& values) {
+  Graph graph;
+  Builder b(graph);
+  Var x = b.input({DType::f64, {static_cast<std::int64_t>(values.size())}}, "x");
+  Var y = b.select(b.like(x, 0) < x, f(x), x);
+  graph.outputs() = passes::differentiate(graph, b.sum(y, {0}).value, {x.value});
+  return interpret(graph, {{"x", f64(values)}}).outputs[0].to_doubles();
+}
+
+TEST(TieGradients, of_what_a_select_leaves_out_are_zero) {
+  const double inf = kInfinity;
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kLog(x); }, {0, 2, -1}), 1, 0.5, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kLog1p(x); }, {-1, 1}), 1, 0.5);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kSqrt(x); }, {0, 4, -inf}), 1, 0.25, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kRsqrt(x); }, {0, 4, -1}), 1, -1.0 / 16, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return 1.0 / x; }, {0, 2}), 1, -0.25);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return x / x; }, {0, 2}), 1, 0);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kPow(x, x.builder->like(x, -0.5)); }, {0, 4}), 1, -1.0 / 16);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kAsin(x); }, {-1, -2, 0}), 1, 1, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kAcos(x); }, {-1, -2}), 1, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kAcosh(x); }, {-1, 0}), 1, 1);
+  EXPECT_VALUES(guarded_gradient([](Var x) { return ops::kAtanh(x); }, {-1, -2}), 1, 1);
+}
+
 TEST(TieGradients, of_max_pooling_go_to_the_first) {
   const Attributes pool{
       {"kernel", Shape{2}}, {"strides", Shape{1}}, {"low", Shape{0}}, {"high", Shape{0}}, {"dilations", Shape{1}}};

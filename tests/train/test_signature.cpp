@@ -84,7 +84,8 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
                                          "late_norms", "folded_scales", "folded_biases", "padding", "norm_twice", "detached",
-                                         "detached_plain", "decoder", "buffer_and_constant", "scalar_parameter"),
+                                         "detached_plain", "decoder", "kinks", "moved_buffers", "buffer_and_constant",
+                                         "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
 /// The rows have no gradient and decay all the same.
@@ -122,6 +123,17 @@ TEST(Notes, EqualOnesBecomeOneWithACount) {
   ASSERT_NE(first, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find(inference, first + 1), std::string::npos) << result.errors;
   EXPECT_NE(result.errors.find("1 more note like this, of 'node_"), std::string::npos) << result.errors;
+}
+
+TEST(Notes, ABufferWhoseNextValueNoFileHasIsSaidToStay) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      run_gcomp({"train", (kFixtures / "lost_buffer.onnx").string(), "--data", (kFixtures / "moved_buffers.npz").string(), "--loss",
+                 "mse", "--batch", "8", "--epochs", "1", "--out", folder / "t.onnx"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("the module's code changes 'center' at each call, and this file does not have how: it stays"),
+            std::string::npos)
+      << result.errors;
 }
 
 /// Rows `first` to `last` of the arrays of a fixture.

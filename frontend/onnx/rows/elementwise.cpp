@@ -93,6 +93,25 @@ Items cast_like_row(NodeContext& n) { return n.b().cast(n.var(0), n.type(1).dtyp
 
 Items reciprocal_row(NodeContext& n) { return 1.0 / n.var(0); }
 
+/// A sum of squares or, but for a factor, their mean: a variance.
+bool sums_squares(const ir::Value* x) {
+  for (const ir::Node* node = x->producer; node; node = node->operands[0]->producer) {
+    const bool scales = node->op == &ops::kDiv || node->op == &ops::kMul;
+    if (scales && ir::splat_value(node->operands[1])) continue;
+    if (node->op == &ops::kReshape || node->op == &ops::kBroadcast) continue;
+    if (node->op != &ops::kReduceSum) return false;
+    const ir::Node* square = node->operands[0]->producer;
+    return square && square->op == &ops::kMul && square->operands[0] == square->operands[1];
+  }
+  return false;
+}
+
+/// A standard deviation of equal values has the gradient 0 in PyTorch, as a norm of zeros has.
+Items sqrt_row(NodeContext& n) {
+  Var x = n.var(0);
+  return sums_squares(x.value) ? root_of_squares(x) : ops::kSqrt(x);
+}
+
 /// log(sigmoid(x)) and log(softmax(x)) lose everything below the smallest float: their stable forms.
 Items log_row(NodeContext& n) {
   Var x = n.var(0);
@@ -144,6 +163,14 @@ Items clip_row(NodeContext& n) {
   return x;
 }
 
+template <const OpDef& op>
+Items extremum_row(NodeContext& n) {
+  const Tensor* bound = n.inputs() == 2 && n.has_kink(Kink::bound) ? n.known(1) : nullptr;
+  if (!bound || bound->elements() != 1 || n.rank(1) > n.rank(0)) return variadic_row<op>(n);
+  const std::optional<double> number = bound->at(0);
+  return &op == &ops::kMaximum ? clip(n, n.var(0), number, std::nullopt) : clip(n, n.var(0), std::nullopt, number);
+}
+
 Items identity_row(NodeContext& n) {
   n.require(n.has(0), "input 0 is missing");
   return n.any(0);
@@ -159,15 +186,15 @@ constexpr Row kElementwiseRows[] = {
     {"Neg", 6, unary_row<ops::kNeg>},
     {"Abs", 6, unary_row<ops::kAbs>},
     {"Sign", 9, unary_row<ops::kSign>},
-    {"Max", 8, variadic_row<ops::kMaximum>},
-    {"Min", 8, variadic_row<ops::kMinimum>},
-    {"Max", 6, variadic_row<ops::kMaximum>},
-    {"Min", 6, variadic_row<ops::kMinimum>},
+    {"Max", 8, extremum_row<ops::kMaximum>},
+    {"Min", 8, extremum_row<ops::kMinimum>},
+    {"Max", 6, extremum_row<ops::kMaximum>},
+    {"Min", 6, extremum_row<ops::kMinimum>},
     {"Sum", 6, variadic_row<ops::kAdd>},
     {"Mean", 6, mean_row},
     {"Exp", 6, unary_row<ops::kExp>},
     {"Log", 6, log_row},
-    {"Sqrt", 6, unary_row<ops::kSqrt>},
+    {"Sqrt", 6, sqrt_row},
     {"Reciprocal", 6, reciprocal_row},
     {"Sin", 7, unary_row<ops::kSin>},
     {"Cos", 7, unary_row<ops::kCos>},

@@ -22,18 +22,20 @@ Var mean(Builder& b, Var x, const Integers& axes) {
 }
 Var maximum(Builder& b, Var x, const Integers& axes) { return b.max(x, axes); }
 Var minimum(Builder& b, Var x, const Integers& axes) { return b.reduce(ops::kReduceMin, x, axes); }
+template <const ir::OpDef& op>
+Var first(Builder& b, Var x, const Integers& axes) {
+  return b.apply(op, {x}, {{"axes", axes}, {"first", true}});
+}
 Var product(Builder& b, Var x, const Integers& axes) { return b.reduce(ops::kReduceProduct, x, axes); }
 Var absolute_sum(Builder& b, Var x, const Integers& axes) { return b.sum(ops::kAbs(x), axes); }
 Var square_sum(Builder& b, Var x, const Integers& axes) { return b.sum(x * x, axes); }
 Var log_sum(Builder& b, Var x, const Integers& axes) { return ops::kLog(b.sum(x, axes)); }
 
-/// sqrt(sum x^2), whose gradient at the zero vector is 0: the root is taken of 1 there.
 Var norm(Builder& b, Var x, const Integers& axes) {
   const DType dtype = x.dtype();
   if (!is_float(dtype)) x = b.cast(x, DType::f64);
   if (axes.empty()) return b.cast(ops::kAbs(x), dtype);
-  Var square = b.sum(x * x, axes), zero = b.like(square, 0), none = square == zero;
-  return b.cast(b.select(none, zero, ops::kSqrt(b.select(none, b.like(square, 1), square))), dtype);
+  return b.cast(root_of_squares(b.sum(x * x, axes)), dtype);
 }
 
 /// max + log(sum(exp(x - max))), the maximum as a constant; a row of -inf gives -inf.
@@ -57,6 +59,11 @@ Items reduce_row(NodeContext& n) {
   return n.flag("keepdims", true) ? n.b().reshape(y, kept) : y;
 }
 
+template <Reduce reduce, const ir::OpDef& op>
+Items extremum_row(NodeContext& n) {
+  return n.has_kink(Kink::first) ? reduce_row<first<op>>(n) : reduce_row<reduce>(n);
+}
+
 template <const ir::OpDef& op>
 Items position_row(NodeContext& n) {
   Var x = n.var(0);
@@ -73,12 +80,18 @@ Items position_row(NodeContext& n) {
 }
 
 constexpr Row kReduceRows[] = {
-    {"ReduceSum", 1, reduce_row<sum>},         {"ReduceMean", 1, reduce_row<mean>},
-    {"ReduceMax", 1, reduce_row<maximum>},     {"ReduceMin", 1, reduce_row<minimum>},
-    {"ReduceProd", 1, reduce_row<product>},    {"ReduceL1", 1, reduce_row<absolute_sum>},
-    {"ReduceL2", 1, reduce_row<norm>},         {"ReduceSumSquare", 1, reduce_row<square_sum>},
-    {"ReduceLogSum", 1, reduce_row<log_sum>},  {"ReduceLogSumExp", 1, reduce_row<log_sum_exp>},
-    {"ArgMax", 1, position_row<ops::kArgMax>}, {"ArgMin", 1, position_row<ops::kArgMin>},
+    {"ReduceSum", 1, reduce_row<sum>},
+    {"ReduceMean", 1, reduce_row<mean>},
+    {"ReduceMax", 1, extremum_row<maximum, ops::kReduceMax>},
+    {"ReduceMin", 1, extremum_row<minimum, ops::kReduceMin>},
+    {"ReduceProd", 1, reduce_row<product>},
+    {"ReduceL1", 1, reduce_row<absolute_sum>},
+    {"ReduceL2", 1, reduce_row<norm>},
+    {"ReduceSumSquare", 1, reduce_row<square_sum>},
+    {"ReduceLogSum", 1, reduce_row<log_sum>},
+    {"ReduceLogSumExp", 1, reduce_row<log_sum_exp>},
+    {"ArgMax", 1, position_row<ops::kArgMax>},
+    {"ArgMin", 1, position_row<ops::kArgMin>},
 };
 
 }  // namespace

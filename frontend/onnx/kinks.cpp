@@ -1,0 +1,32 @@
+#include "frontend/onnx/kinks.h"
+
+#include <algorithm>
+#include <string>
+
+namespace gcomp::frontend {
+namespace {
+
+/// The tracer makes tensors of numbers where an overload wants them: "clamp.Tensor](args = (%x, None, %scalar_tensor_default))".
+bool is_number(const std::string& argument) { return argument.starts_with("scalar_tensor"); }
+
+bool clamps_by_numbers(const TracedCall& call) {
+  return call.function.starts_with("torch.ops.aten.clamp") && !call.arguments.empty() &&
+         std::all_of(call.arguments.begin() + 1, call.arguments.end(), is_number);
+}
+
+bool takes_one_of_an_axis(const TracedCall& call) {
+  return call.function == "torch.ops.aten.max.dim" || call.function == "torch.ops.aten.min.dim";
+}
+
+}  // namespace
+
+void plan_kinks(const ::onnx::GraphProto& graph, const Signature& signature, ParameterPlan& plan) {
+  for (int i = 0; i < graph.node_size(); ++i) {
+    const std::string& op = graph.node(i).op_type();
+    const TracedCall& call = signature.calls[static_cast<std::size_t>(i)];
+    if ((op == "Max" || op == "Min") && clamps_by_numbers(call)) plan.kinks.emplace(i, Kink::bound);
+    if ((op == "ReduceMax" || op == "ReduceMin") && takes_one_of_an_axis(call)) plan.kinks.emplace(i, Kink::first);
+  }
+}
+
+}  // namespace gcomp::frontend
