@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/notes.h"
 #include "ir/base/error.h"
 
@@ -19,17 +20,13 @@ namespace {
 /// "torch.ops.aten.detach.default".
 bool detaches(const TracedCall& call) { return call.function.find(".detach") != std::string::npos; }
 
-/// "detach", "detach_1": how the tracer names what such a call gives.
-bool is_named_so(std::string_view name) {
-  constexpr std::string_view kName = "detach";
-  if (!name.starts_with(kName)) return false;
-  name.remove_prefix(kName.size());
-  return name.empty() || (name.size() > 1 && name[0] == '_' && name.find_first_not_of("0123456789", 1) == std::string_view::npos);
-}
+/// How the tracer names what such a call gives.
+bool is_named_so(std::string_view name) { return operation_of(name) == "detach"; }
 
 struct DetachedOperands {
   std::set<std::pair<int, int>> places;  ///< (node, operand)
   std::vector<std::string> untold;       ///< nodes of which the file does not tell which operand it is
+  std::vector<std::string> merged;       ///< nodes that read what is of two calls, one of which may have been of a detached value
 };
 
 class Detached {
@@ -49,6 +46,7 @@ class Detached {
     for (int i = 0; i < graph_.node_size(); ++i)
       if (graph_.node(i).op_type() == "Identity" && detaches(call_of(i))) found_.places.emplace(i, 0);
     for (const auto& [result, nodes] : nodes_of_call_) look_at(nodes);
+    find_merged();
     return std::move(found_);
   }
 
@@ -115,6 +113,31 @@ class Detached {
            std::ranges::none_of(graph_.input(), [&](const auto& input) { return input.name() == value; });
   }
 
+  void find_merged() {
+    for (int i = 0; i < graph_.node_size(); ++i)
+      for (int k = 0; k < graph_.node(i).input_size(); ++k)
+        if (reads_merged(i, k)) {
+          found_.merged.push_back(describe(graph_.node(i)));
+          break;
+        }
+  }
+
+  /// Whether a node reads what one call gave by the name of another that did the same and is gone: "matmul" as "matmul_1".
+  bool reads_merged(int node, int operand) const {
+    const auto maker = makers_.find(graph_.node(node).input(operand));
+    if (maker == makers_.end()) return false;
+    const TracedCall& call = call_of(node);
+    const std::string& made = call_of(maker->second).result;
+    const auto is_gone = [&](const std::string& argument) {
+      return operation_of(argument) == operation_of(made) && argument != made && !nodes_of_call_.contains(argument) &&
+             !known_.contains(argument) && !signature_.placeholders.contains(argument) && !is_named_so(argument);
+    };
+    if (made.empty() || call.result == made) return false;
+    if (call.arguments.size() == static_cast<std::size_t>(graph_.node(node).input_size()))
+      return is_gone(call.arguments[static_cast<std::size_t>(operand)]);
+    return std::ranges::find(call.arguments, made) == call.arguments.end() && std::ranges::any_of(call.arguments, is_gone);
+  }
+
   const ::onnx::GraphProto& graph_;
   const Signature& signature_;
   std::unordered_set<std::string> known_;        ///< values of the file
@@ -124,6 +147,12 @@ class Detached {
 };
 
 }  // namespace
+
+bool is_folded_detached(const Signature& signature, const std::string& initializer, const std::string& target) {
+  if (!is_folded_view(signature, initializer, target)) return false;
+  const std::vector<std::string>& through = signature.folded_from.at(initializer);
+  return is_named_so(initializer) || std::ranges::any_of(through, is_named_so);
+}
 
 void plan_detached(const ::onnx::GraphProto& graph, const Signature& signature, ParameterPlan& plan) {
   const bool any = std::ranges::any_of(
@@ -135,6 +164,11 @@ void plan_detached(const ::onnx::GraphProto& graph, const Signature& signature, 
     plan.repairs.push_back(concat("which operand of ", some_of(found.untold),
                                   " is detached in the module's code, this file does not tell, so gradients go through all: a file "
                                   "exported with optimize=False has every detach()"));
+  if (!found.merged.empty())
+    plan.repairs.push_back(
+        concat("the exporter merged calls of equal results, of which ", some_of(found.merged),
+               " read one, and the module's code has detach(): where one of them was detached and the other not, "
+               "gradients are not PyTorch's; a file exported with optimize=False has every call"));
 }
 
 }  // namespace gcomp::frontend

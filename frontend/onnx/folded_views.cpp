@@ -11,14 +11,6 @@
 namespace gcomp::frontend {
 namespace {
 
-/// "slice_3" -> "slice".
-std::string_view operation_of(std::string_view name) {
-  const std::size_t last = name.rfind('_');
-  const bool numbered = last != std::string_view::npos && last > 0 && last + 1 < name.size() &&
-                        name.find_first_not_of("0123456789", last + 1) == std::string_view::npos;
-  return numbered ? name.substr(0, last) : name;
-}
-
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -31,6 +23,8 @@ bool moves_elements(std::string_view name) {
                     "unflatten", "split",    "chunk",        "getitem",    "unbind",  "clone",        "alias",   "detach",
                     "val",       "_to_copy", "_unsafe_view", "contiguous", "arange",  "repeat",       "tile"});
 }
+
+bool expands(std::string_view name) { return is_one_of(operation_of(name), {"expand", "repeat", "tile"}); }
 
 /// Operations that take rows of a table at indices, which may be computed in any way.
 bool takes_rows(std::string_view name) { return is_one_of(operation_of(name), {"embedding", "index", "index_select"}); }
@@ -74,9 +68,43 @@ RepeatedRows equal_rows(const Tensor& values, std::size_t axes) {
   return repeated;
 }
 
+/// Whether no element changes along an axis.
+bool is_constant_along(const Tensor& values, std::size_t axis) {
+  const auto size = static_cast<std::size_t>(size_of(values.dtype()));
+  std::size_t inner = size;
+  for (std::size_t i = axis + 1; i < values.shape().size(); ++i) inner *= static_cast<std::size_t>(values.shape()[i]);
+  const std::size_t block = inner * static_cast<std::size_t>(values.shape()[axis]);
+  for (std::size_t start = 0; start < values.bytes().size(); start += block)
+    for (std::size_t at = inner; at < block; at += inner)
+      if (std::memcmp(values.data() + start, values.data() + start + at, inner) != 0) return false;
+  return true;
+}
+
+/// Elements of a tensor that was expanded along some of its axes: those at their first positions.
+RepeatedRows expanded_elements(const Tensor& values) {
+  std::vector<std::int64_t> strides(values.shape().size(), 0);
+  std::int64_t count = 1;
+  for (std::size_t axis = values.shape().size(); axis-- > 0;) {
+    if (values.shape()[axis] > 1 && is_constant_along(values, axis)) continue;
+    strides[axis] = count;
+    count *= values.shape()[axis];
+  }
+  RepeatedRows repeated{{}, {count}};
+  Shape position(values.shape().size(), 0);
+  for (std::int64_t i = 0; i < values.elements(); ++i) {
+    std::int64_t element = 0;
+    for (std::size_t axis = 0; axis < position.size(); ++axis) element += position[axis] * strides[axis];
+    repeated.index.push_back(element);
+    for (std::size_t axis = position.size(); axis-- > 0 && ++position[axis] == values.shape()[axis];) position[axis] = 0;
+  }
+  return repeated;
+}
+
 bool repeats(const RepeatedRows& rows) { return rows.shape[0] < static_cast<std::int64_t>(rows.index.size()); }
 
 }  // namespace
+
+bool is_expanded(const std::string& initializer) { return expands(initializer); }
 
 std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values) {
   const auto folded = signature.folded_from.find(initializer);
@@ -84,13 +112,14 @@ std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std:
   const auto within = [&](auto test) {
     return test(initializer) || std::any_of(folded->second.begin(), folded->second.end(), test);
   };
-  const auto expands = [](std::string_view name) { return is_one_of(operation_of(name), {"expand", "repeat", "tile"}); };
   if (!within(expands) && !within(takes_rows)) return std::nullopt;
   if (expands(initializer))
     if (RepeatedRows rows = equal_rows(values, 1); repeats(rows) && rows.shape[0] == 1) return rows;
   // Freshly made zeros do not tell which of them were one.
   if (has_one_value(values)) return std::nullopt;
   if (RepeatedRows rows = equal_rows(values, values.shape().size() - 1); repeats(rows)) return rows;
+  if (expands(initializer))
+    if (RepeatedRows elements = expanded_elements(values); repeats(elements)) return elements;
   // A table of positions may be permuted after its rows were taken: then elements repeat, many of them, where rows do not.
   RepeatedRows elements = equal_rows(values, values.shape().size());
   if (!within(takes_rows) || elements.shape[0] * 4 > values.elements() * 3) return std::nullopt;

@@ -19,6 +19,8 @@ struct RepeatedRows {
   std::vector<std::int64_t> index;  ///< for each row of the table, its row in the parameter's part that is left
   Shape shape;                      ///< of that part: [rows, ...]
 };
+/// Whether an initializer goes by the name of what repeats elements.
+bool is_expanded(const std::string& initializer);
 /// By the names of operations that repeat rows, "expand", "embedding" and the like, and by equal values; nothing where no row
 /// repeats.
 std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values);

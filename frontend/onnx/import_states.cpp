@@ -30,6 +30,7 @@ void Importer::add_initializers(Scope& scope) {
   if (options_.training) {
     detached_ = plan.detached;
     moved_ = plan.moved;
+    for (const auto& [node, smoothing] : plan.label_smoothing) state_.label_smoothing.emplace(&graph.node(node), smoothing);
     for (const auto& [node, kink] : plan.kinks) state_.kinks.emplace(&graph.node(node), kink);
   }
   for (const auto& [node, index] : plan.padding_indices) state_.padding_indices.emplace(&graph.node(node), index);

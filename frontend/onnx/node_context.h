@@ -104,6 +104,7 @@ struct ImportState {
   /// Embeddings with a padding row: its index.
   std::unordered_map<const ::onnx::NodeProto*, std::int64_t> padding_indices = {};
   std::unordered_map<const ::onnx::NodeProto*, Kink> kinks = {};
+  std::unordered_map<const ::onnx::NodeProto*, double> label_smoothing = {};
 };
 
 class NodeContext {
@@ -173,6 +174,11 @@ class NodeContext {
   std::optional<std::int64_t> padding_index() const {
     const auto found = state_.padding_indices.find(&node_);
     return found == state_.padding_indices.end() ? std::nullopt : std::optional(found->second);
+  }
+  /// Of a cross-entropy, in training form.
+  double label_smoothing() const {
+    const auto found = state_.label_smoothing.find(&node_);
+    return found == state_.label_smoothing.end() ? 0 : found->second;
   }
   bool has_kink(Kink kink) const {
     const auto found = state_.kinks.find(&node_);

@@ -47,6 +47,26 @@ std::string without_digits(std::string name) {
   return name;
 }
 
+/// Names that the tracer gives to tensors made of numbers in the code.
+bool is_made_of_numbers(std::string_view value) {
+  constexpr std::string_view kMakers[] = {"scalar_tensor_default",
+                                          "scalar_tensor",
+                                          "ones",
+                                          "zeros",
+                                          "full",
+                                          "eye",
+                                          "ones_like",
+                                          "zeros_like",
+                                          "full_like",
+                                          "new_ones",
+                                          "new_zeros",
+                                          "new_full",
+                                          "arange",
+                                          "linspace",
+                                          "lift_fresh_copy"};
+  return std::find(std::begin(kMakers), std::end(kMakers), operation_of(value)) != std::end(kMakers);
+}
+
 /// A convolution that a BatchNormalization was folded into goes by the norm's call, whose operands it does not have.
 bool is_folded_norm(const TracedCall& call, const Use& use) {
   return call.function.find("batch_norm") != std::string::npos && use.op != "BatchNormalization";
@@ -134,9 +154,11 @@ std::set<std::string> Origins::folded_arguments(const Use& use) const {
   return unknown.size() > operands.size() ? unknown : std::set<std::string>();
 }
 
-/// Nothing but a number in the code is left for the initializer.
-bool Origins::reads_literal(const Use& use) const {
-  return !signature_.calls[static_cast<std::size_t>(use.node)].function.empty() && folded_arguments(use).empty();
+/// Nothing but a number in the code is left for the initializer, or what was made of numbers.
+bool Origins::reads_literal(const Use& use, const Tensor& values) const {
+  if (signature_.calls[static_cast<std::size_t>(use.node)].function.empty()) return false;
+  const std::set<std::string> folded = folded_arguments(use);
+  return folded.empty() ? has_one_value(values) : std::all_of(folded.begin(), folded.end(), is_made_of_numbers);
 }
 
 std::string Origins::traced_value(const std::string& initializer, const Use& use) const {
@@ -243,7 +265,7 @@ Origin Origins::of(const std::string& initializer, const Tensor& values, const U
   if (merged.size() == 1) return {kind_of(signature_.targets.at(merged[0])), merged[0], {}, false};
   if (!merged.empty()) return {own.kind, "", merged, false};
   if (targets.empty() && use.role == UseRole::norm_scale && !use.norm_has_bias) return {OriginKind::literal, "", {}, false};
-  if (has_one_value(values) && reads_literal(use)) return {OriginKind::literal, "", {}, false};
+  if (reads_literal(use, values)) return {OriginKind::literal, "", {}, false};
   return merged_value(initializer, own, use);
 }
 

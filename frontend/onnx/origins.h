@@ -58,7 +58,7 @@ class Origins {
 
  private:
   std::vector<std::string> targets_of_call(const Use& use) const;
-  bool reads_literal(const Use& use) const;
+  bool reads_literal(const Use& use, const Tensor& values) const;
   std::set<std::string> operands_of_call(int node) const;
   std::set<std::string> folded_arguments(const Use& use) const;
   Origin merged_value(const std::string& initializer, const Origin& own, const Use& use) const;

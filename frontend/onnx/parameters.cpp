@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "frontend/globs.h"
+#include "frontend/onnx/call_settings.h"
 #include "frontend/onnx/detached.h"
 #include "frontend/onnx/embeddings.h"
-#include "frontend/onnx/kinks.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
 #include "frontend/onnx/planner.h"
@@ -117,8 +117,9 @@ ParameterPlan Planner::run() {
   plan_detached(graph_, signature_, plan_);
   for (const int node : moved_.unread) plan_.moved.emplace(node, MovedBuffer());
   cut_moved_buffers(graph_, plan_);
-  plan_kinks(graph_, signature_, plan_);
+  plan_call_settings(graph_, signature_, plan_);
   tie_equals(plan_, initializers_, origins_, merged_, options_);
+  cut_folded_detached();
   note_restored();
   note_left_out(graph_, signature_, origins_, read_, plan_);
   note_lost_buffers();
@@ -131,13 +132,16 @@ void Planner::plan(const std::string& name, const Tensor& values) {
   for (Group& group : groups) {
     group.verdict = verdict_of(name, values, group, naming_);
     if (is_thawed_apart(name, group)) group.verdict.trained = true;
+    if (const std::string& target = group.origin.target;
+        is_folded_detached(signature_, name, target) && !initializers_.contains(target))
+      group.verdict = {false, false, concat("detached from '", target, "' in the module's code")};
     read_.insert(group.origin.sources.begin(), group.origin.sources.end());
   }
   const auto keeper = keeper_of(name, groups);
   if (keeper == groups.end()) return add_constant(name, values, groups);
   add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
-  note_computed(name, name, *keeper);
   if (groups.size() == 1) repeat_rows(name, values, keeper->origin);
+  note_computed(name, name, *keeper);
   std::vector<std::string> parts{name};
   for (auto group = groups.begin(); group != groups.end(); ++group)
     if (group != keeper) add_part(name, values, *group, parts);
@@ -191,6 +195,12 @@ void Planner::note_parts(const std::string& name, const Group& keeper, const std
   plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
 }
 
+void Planner::cut_folded_detached() {
+  for (const auto& [name, alias] : plan_.tied)
+    if (is_folded_detached(signature_, name, origins_.of(name).target))
+      for (const Use& use : uses_[name]) plan_.detached.emplace(use.node, use.operand);
+}
+
 void Planner::note_lost_buffers() {
   if (moved_.lost.empty()) return;
   plan_.repairs.push_back(concat(
@@ -211,7 +221,9 @@ void Planner::note_restored() {
 
 void Planner::note_computed(const std::string& state, const std::string& name, const Group& group) {
   const Origin& origin = group.origin;
-  if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
+  if (!group.verdict.trained || !origin.folded) return;
+  const bool apart = is_expanded(name) && !plan_.repeated.contains(state);
+  if (!apart && is_folded_view(signature_, name, origins_.of(name).target)) return;
   plan_.repairs.push_back(concat("'", state, "' was folded from ", some_of(origin.sources), ": it trains as a parameter of its own",
                                  origin.beside.empty() ? "" : concat(" with what came of ", some_of(origin.beside)),
                                  ", not as they would; torch.onnx.export(..., optimize=False) keeps them"));

@@ -61,6 +61,7 @@ struct ParameterPlan {
   std::set<int> frozen_norms;                   ///< nodes: batch norms that normalise by their running statistics, as in inference
   std::map<int, std::int64_t> padding_indices;  ///< embedding's node -> the row that gets no gradient from it
   std::set<std::pair<int, int>> detached;       ///< (node, operand) that no gradient goes through
+  std::map<int, double> label_smoothing;        ///< by node: what a cross-entropy has of it
   std::map<int, Kink> kinks;                    ///< by node
   std::map<int, MovedBuffer> moved;             ///< by node
   std::vector<std::string> repairs;

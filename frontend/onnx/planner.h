@@ -52,6 +52,8 @@ class Planner {
   /// That of the value in the trace, where the file tells it.
   std::string name_of_part(const std::string& name, const Group& group) const;
   void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts);
+  /// What is a parameter's value by detach() reads the parameter and gives it no gradient.
+  void cut_folded_detached();
   /// Buffers that should move and do not.
   void note_lost_buffers();
   /// Parameters and statistics that are initializers of their own again.

@@ -100,10 +100,8 @@ void read_specs(std::string_view text, Signature& signature) {
   }
 }
 
-/// "embedding.default](args = (%p_w, %ids, 1, True), kwargs = {})": after table and indices the padding index, then whether
-/// gradients are divided by an index's frequency. The padding index is never counted from the end here.
-void read_embedding(std::string_view text, TracedCall& call) {
-  if (call.function != "torch.ops.aten.embedding.default") return;
+/// What stands between the brackets of "(args = (%p_w, %ids, 1, True), kwargs = {})", lists in pieces.
+std::vector<std::string_view> argument_texts(std::string_view text) {
   std::string_view rest = between(text, "(args = (", ")");
   std::vector<std::string_view> arguments;
   while (!rest.empty()) {
@@ -111,13 +109,36 @@ void read_embedding(std::string_view text, TracedCall& call) {
     arguments.push_back(rest.substr(0, comma));
     rest.remove_prefix(std::min(comma + 2, rest.size()));
   }
-  if (arguments.size() > 2) {
-    std::int64_t index = -1;
-    const std::string_view number = arguments[2];
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (error == std::errc() && end == number.data() + number.size()) call.padding_index = std::max<std::int64_t>(index, -1);
+  return arguments;
+}
+
+template <class Number>
+std::optional<Number> number_in(const std::vector<std::string_view>& arguments, std::size_t i) {
+  if (i >= arguments.size()) return std::nullopt;
+  const std::string_view text = arguments[i];
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+/// What operators of ONNX have no room for.
+void read_numbers(std::string_view text, TracedCall& call) {
+  if (call.function == "torch.ops.aten.embedding.default") {
+    // Table, indices, padding index, which is never counted from the end here, and whether gradients are divided by frequencies.
+    const std::vector<std::string_view> arguments = argument_texts(text);
+    call.padding_index = std::max<std::int64_t>(number_in<std::int64_t>(arguments, 2).value_or(-1), -1);
+    call.scales_by_frequency = arguments.size() > 3 && arguments[3] == "True";
   }
-  call.scales_by_frequency = arguments.size() > 3 && arguments[3] == "True";
+  if (call.function.starts_with("torch.ops.aten.scatter_reduce")) {
+    const std::vector<std::string_view> arguments = argument_texts(text);
+    call.averages = std::find(arguments.begin(), arguments.end(), "mean") != arguments.end() ||
+                    std::find(arguments.begin(), arguments.end(), "'mean'") != arguments.end();
+  }
+  if (call.function == "torch.ops.aten.cross_entropy_loss.default") {
+    // Scores, classes, weights, reduction, ignored class, label smoothing.
+    const double smoothing = number_in<double>(argument_texts(text), 5).value_or(0);
+    call.label_smoothing = smoothing > 0 && smoothing <= 1 ? smoothing : 0;
+  }
 }
 
 TracedCall read_call(const ::onnx::NodeProto& node) {
@@ -135,7 +156,7 @@ TracedCall read_call(const ::onnx::NodeProto& node) {
   }
   const std::vector<std::string> scopes = quoted(find(metadata, kScopes));
   if (scopes.size() >= 2) call.module = scopes[scopes.size() - 2];
-  read_embedding(text, call);
+  read_numbers(text, call);
   return call;
 }
 
@@ -150,6 +171,13 @@ void read_initializer(const ::onnx::ValueInfoProto& value, Signature& signature)
 }
 
 }  // namespace
+
+std::string_view operation_of(std::string_view value) {
+  const std::size_t last = value.rfind('_');
+  const bool numbered = last != std::string_view::npos && last > 0 && last + 1 < value.size() &&
+                        value.find_first_not_of("0123456789", last + 1) == std::string_view::npos;
+  return numbered ? value.substr(0, last) : value;
+}
 
 std::string_view name_of(InputKind kind) {
   switch (kind) {

@@ -22,6 +22,8 @@ struct TracedCall {
   std::string module;                  ///< path of the module that called it: "blocks.0.ln"; "" at the top, or unknown
   std::int64_t padding_index = -1;     ///< of an embedding: the index that gives its row no gradient; -1 for none
   bool scales_by_frequency = false;    ///< of an embedding: its gradient is divided by how often an index comes
+  double label_smoothing = 0;          ///< of a cross-entropy
+  bool averages = false;               ///< scatter_reduce(reduce='mean')
 };
 
 struct Signature {
@@ -37,6 +39,9 @@ struct Signature {
 };
 
 Signature read_signature(const ::onnx::GraphProto& graph);
+
+/// What gave a value of the trace by this name: "slice_3" -> "slice".
+std::string_view operation_of(std::string_view value);
 
 /// Says of an initializer that `graph` gets what it is, as the exporter would: a value_info of its own.
 void write_kind(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, InputKind kind);

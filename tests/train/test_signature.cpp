@@ -84,9 +84,38 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
                                          "late_norms", "folded_scales", "folded_biases", "padding", "norm_twice", "detached",
-                                         "detached_plain", "decoder", "kinks", "moved_buffers", "buffer_and_constant",
-                                         "scalar_parameter"),
+                                         "detached_plain", "decoder", "kinks", "moved_buffers", "literals", "literals_f64",
+                                         "detached_weights", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(LossInTheModel, HasItsLabelSmoothing) {
+  const TemporaryDirectory folder;
+  const Recording recorded = recording("smoothed");
+  const CommandResult result = run_gcomp({"train",
+                                          (kFixtures / "smoothed.onnx").string(),
+                                          "--data",
+                                          (kFixtures / "smoothed.npz").string(),
+                                          "--loss",
+                                          "output:cross_entropy_loss",
+                                          "--optimizer",
+                                          "sgd",
+                                          "--lr",
+                                          "0.1",
+                                          "--no-shuffle",
+                                          "--epochs",
+                                          "1",
+                                          "--batch",
+                                          std::to_string(recorded.batch),
+                                          "--precision",
+                                          "f64",
+                                          "--metrics",
+                                          folder / "m.jsonl",
+                                          "--out",
+                                          folder / "t.onnx"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  expect_losses(losses(folder / "m.jsonl"), recorded.loss, 1e-7);
+  EXPECT_NE(result.errors.find("has the label smoothing 0.2 of the module's code"), std::string::npos) << result.errors;
+}
 
 /// The rows have no gradient and decay all the same.
 TEST(Padding, DecaysAsInPyTorch) {

@@ -12,8 +12,9 @@ struct Rows {
   Var losses, weights;
 };
 
-/// -weight[label] * log_probability[label] for each row, and the row's weight; 0 for ignored rows.
-Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weights) {
+/// -weight[label] * log_probability[label] for each row, and the row's weight; 0 for ignored rows. With label smoothing s of C
+/// classes the loss is (1 - s) of that and s / C of the sum of -weight * log_probability, as PyTorch has it.
+Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weights, double smoothing = 0) {
   Builder& b = n.b();
   n.require(log_probability.rank() >= 2, "scores are ", to_string(log_probability.type()), ", wanted [n, classes, ...]");
   Shape rows = log_probability.shape();
@@ -24,11 +25,19 @@ Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weigh
   auto picked = [&](Var values) { return b.sum(b.select(hot, values, b.like(values, 0)), {1}); };
   Var losses = -picked(log_probability), weights = b.full({dtype, rows}, 1);
   if (class_weights) weights = picked(b.broadcast(class_weights, log_probability.shape(), {1}));
+  Var ignored = b.full({DType::boolean, rows}, 0);
   if (n.has_attribute("ignore_index")) {
-    Var kept = labels == b.like(labels, static_cast<double>(n.integer("ignore_index", 0)));
-    weights = b.select(kept, b.like(weights, 0), weights);
+    ignored = labels == b.like(labels, static_cast<double>(n.integer("ignore_index", 0)));
+    weights = b.select(ignored, b.like(weights, 0), weights);
   }
-  return {losses * weights, weights};
+  losses = losses * weights;
+  if (smoothing > 0) {
+    Var all = log_probability;
+    if (class_weights) all = all * b.broadcast(class_weights, all.shape(), {1});
+    const double share = smoothing / static_cast<double>(all.dim(1));
+    losses = losses * (1 - smoothing) + b.select(ignored, b.like(losses, 0), -b.sum(all, {1}) * share);
+  }
+  return {losses, weights};
 }
 
 Var reduced(NodeContext& n, const Rows& rows) {
@@ -48,7 +57,10 @@ Items negative_log_likelihood_row(NodeContext& n) {
 
 Items softmax_cross_entropy_row(NodeContext& n) {
   Var log_probability = n.b().apply(ops::kLogSoftmax, {n.var(0)}, {{"axis", std::int64_t{1}}});
-  Var loss = reduced(n, row_losses(n, log_probability, n.var(1), n.has(2) ? n.var(2) : Var()));
+  const double smoothing = n.label_smoothing();
+  if (smoothing > 0)
+    n.repair(concat("'", n.name(), "' has the label smoothing ", smoothing, " of the module's code, which the operator lacks"));
+  Var loss = reduced(n, row_losses(n, log_probability, n.var(1), n.has(2) ? n.var(2) : Var(), smoothing));
   return Items::of({loss, log_probability});
 }
 

@@ -1,7 +1,11 @@
-#include "frontend/onnx/kinks.h"
+#include "frontend/onnx/call_settings.h"
 
 #include <algorithm>
 #include <string>
+#include <vector>
+
+#include "frontend/onnx/notes.h"
+#include "ir/base/error.h"
 
 namespace gcomp::frontend {
 namespace {
@@ -20,13 +24,20 @@ bool takes_one_of_an_axis(const TracedCall& call) {
 
 }  // namespace
 
-void plan_kinks(const ::onnx::GraphProto& graph, const Signature& signature, ParameterPlan& plan) {
+void plan_call_settings(const ::onnx::GraphProto& graph, const Signature& signature, ParameterPlan& plan) {
+  std::vector<std::string> averages;
   for (int i = 0; i < graph.node_size(); ++i) {
     const std::string& op = graph.node(i).op_type();
     const TracedCall& call = signature.calls[static_cast<std::size_t>(i)];
     if ((op == "Max" || op == "Min") && clamps_by_numbers(call)) plan.kinks.emplace(i, Kink::bound);
+    if (op == "ScatterElements" && call.averages) averages.push_back(describe(graph.node(i)));
+    if (op == "SoftmaxCrossEntropyLoss" && call.label_smoothing > 0) plan.label_smoothing.emplace(i, call.label_smoothing);
     if ((op == "ReduceMax" || op == "ReduceMin") && takes_one_of_an_axis(call)) plan.kinks.emplace(i, Kink::first);
   }
+  if (!averages.empty())
+    plan.repairs.push_back(
+        concat("scatter_reduce(reduce='mean') of the module's code is a scatter that keeps one value in the file, ",
+               some_of(averages), ": the exporter has no other; a sum divided by counts is exported as it is"));
 }
 
 }  // namespace gcomp::frontend
