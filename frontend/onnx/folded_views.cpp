@@ -113,13 +113,15 @@ std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std:
     return test(initializer) || std::any_of(folded->second.begin(), folded->second.end(), test);
   };
   if (!within(expands) && !within(takes_rows)) return std::nullopt;
-  if (expands(initializer))
-    if (RepeatedRows rows = equal_rows(values, 1); repeats(rows) && rows.shape[0] == 1) return rows;
   // Freshly made zeros do not tell which of them were one.
-  if (has_one_value(values)) return std::nullopt;
+  const bool fresh = has_one_value(values);
+  if (expands(initializer)) {
+    RepeatedRows rows = equal_rows(values, 1), elements = fresh ? RepeatedRows() : expanded_elements(values);
+    if (!fresh && elements.shape[0] < element_count(rows.shape)) return elements;
+    if (repeats(rows) && rows.shape[0] == 1) return rows;
+  }
+  if (fresh) return std::nullopt;
   if (RepeatedRows rows = equal_rows(values, values.shape().size() - 1); repeats(rows)) return rows;
-  if (expands(initializer))
-    if (RepeatedRows elements = expanded_elements(values); repeats(elements)) return elements;
   // A table of positions may be permuted after its rows were taken: then elements repeat, many of them, where rows do not.
   RepeatedRows elements = equal_rows(values, values.shape().size());
   if (!within(takes_rows) || elements.shape[0] * 4 > values.elements() * 3) return std::nullopt;

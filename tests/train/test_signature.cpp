@@ -117,6 +117,15 @@ TEST(LossInTheModel, HasItsLabelSmoothing) {
   EXPECT_NE(result.errors.find("has the label smoothing 0.2 of the module's code"), std::string::npos) << result.errors;
 }
 
+/// Each part of a step computes with what the part before it made of the buffers, as gradient accumulation does in PyTorch.
+TEST(MovedBuffers, MoveWithEachMicroBatch) {
+  const TemporaryDirectory folder;
+  const Recording recorded = recording("moved_buffers_in_parts");
+  const CommandResult result = train("moved_buffers", recorded, folder, {"--micro-batches", "2", "--precision", "f64"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  expect_losses(losses(folder / "m.jsonl"), recorded.loss, 1e-7);
+}
+
 /// The rows have no gradient and decay all the same.
 TEST(Padding, DecaysAsInPyTorch) {
   const TemporaryDirectory folder;
