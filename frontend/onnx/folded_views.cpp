@@ -24,8 +24,6 @@ bool moves_elements(std::string_view name) {
                     "val",       "_to_copy", "_unsafe_view", "contiguous", "arange",  "repeat",       "tile"});
 }
 
-bool expands(std::string_view name) { return is_one_of(operation_of(name), {"expand", "repeat", "tile"}); }
-
 /// Operations that take rows of a table at indices, which may be computed in any way.
 bool takes_rows(std::string_view name) { return is_one_of(operation_of(name), {"embedding", "index", "index_select"}); }
 
@@ -104,7 +102,7 @@ bool repeats(const RepeatedRows& rows) { return rows.shape[0] < static_cast<std:
 
 }  // namespace
 
-bool is_expanded(const std::string& initializer) { return expands(initializer); }
+bool is_expanded(std::string_view initializer) { return is_one_of(operation_of(initializer), {"expand", "repeat", "tile"}); }
 
 std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values) {
   const auto folded = signature.folded_from.find(initializer);
@@ -112,10 +110,10 @@ std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std:
   const auto within = [&](auto test) {
     return test(initializer) || std::any_of(folded->second.begin(), folded->second.end(), test);
   };
-  if (!within(expands) && !within(takes_rows)) return std::nullopt;
+  if (!within(is_expanded) && !within(takes_rows)) return std::nullopt;
   // Freshly made zeros do not tell which of them were one.
   const bool fresh = has_one_value(values);
-  if (expands(initializer)) {
+  if (is_expanded(initializer)) {
     RepeatedRows rows = equal_rows(values, 1), elements = fresh ? RepeatedRows() : expanded_elements(values);
     if (!fresh && elements.shape[0] < element_count(rows.shape)) return elements;
     if (repeats(rows) && rows.shape[0] == 1) return rows;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/onnx/signature.h"
@@ -20,7 +21,7 @@ struct RepeatedRows {
   Shape shape;                      ///< of that part: [rows, ...]
 };
 /// Whether an initializer goes by the name of what repeats elements.
-bool is_expanded(const std::string& initializer);
+bool is_expanded(std::string_view initializer);
 /// By the names of operations that repeat rows, "expand", "embedding" and the like, and by equal values; nothing where no row
 /// repeats.
 std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values);

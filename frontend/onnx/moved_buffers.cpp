@@ -1,7 +1,6 @@
 #include "frontend/onnx/moved_buffers.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -16,50 +15,28 @@ bool is_statistic_of_norm(const ::onnx::NodeProto& node, int operand) {
   return node.op_type() == "BatchNormalization" && (operand == 3 || operand == 4);
 }
 
-/// The values of a graph by the nodes that make them.
-class Makers {
- public:
-  explicit Makers(const ::onnx::GraphProto& graph) : graph_(graph) {
-    for (int i = 0; i < graph.node_size(); ++i)
-      for (const std::string& output : graph.node(i).output()) makers_.emplace(output, i);
-  }
+using Makers = std::unordered_map<std::string, int>;
 
-  int of(const std::string& value) const {
-    const auto found = makers_.find(value);
-    return found == makers_.end() ? -1 : found->second;
-  }
-
-  /// Whether `wanted` holds of some operand that the node's results are computed from, on paths along which `goes` does.
-  bool computes_from(int node, const std::function<bool(const std::string&)>& wanted,
-                     const std::function<bool(int node, int operand)>& goes) const {
-    std::vector<int> left{node};
-    std::unordered_set<int> seen{node};
-    while (!left.empty()) {
-      const int i = left.back();
-      left.pop_back();
-      for (int k = 0; k < graph_.node(i).input_size(); ++k) {
-        if (!goes(i, k)) continue;
-        const std::string& operand = graph_.node(i).input(k);
-        if (wanted(operand)) return true;
-        if (const int maker = of(operand); maker >= 0 && seen.insert(maker).second) left.push_back(maker);
-      }
-    }
-    return false;
-  }
-
- private:
-  const ::onnx::GraphProto& graph_;
-  std::unordered_map<std::string, int> makers_;
-};
-
-bool anywhere(int, int) { return true; }
+/// The values of a graph -> the nodes that make them.
+Makers makers_of(const ::onnx::GraphProto& graph) {
+  Makers makers;
+  for (int i = 0; i < graph.node_size(); ++i)
+    for (const std::string& output : graph.node(i).output()) makers.emplace(output, i);
+  return makers;
+}
 
 class Search {
  public:
   Search(const ::onnx::GraphProto& graph, const Signature& signature, const Initializers& initializers)
-      : graph_(graph), signature_(signature), initializers_(initializers), makers_(graph) {
+      : graph_(graph), signature_(signature), initializers_(initializers), makers_(makers_of(graph)) {
     for (const auto& node : graph.node())
       for (int k = 0; k < node.input_size(); ++k) (is_statistic_of_norm(node, k) ? of_norms_ : read_).insert(node.input(k));
+    for (const auto& [value, buffer] : signature.mutations) buffers_.insert(buffer);
+    for (const auto& [folded, sources] : signature.folded_from)
+      if (read_.contains(folded)) folded_.insert(sources.begin(), sources.end());
+    for (const auto& output : graph.output())
+      if (const int maker = maker_of(output.name()); maker >= 0) of_outputs_.emplace(result_of(maker), maker);
+    after_folded_ = nodes_after_folded();
   }
 
   MovedBuffers run() const {
@@ -80,19 +57,19 @@ class Search {
 
  private:
   /// By itself, or by what was folded from it.
-  bool is_read(const std::string& buffer) const {
-    return read_.contains(buffer) || std::ranges::any_of(signature_.folded_from, [&](const auto& folded) {
-             return read_.contains(folded.first) && std::ranges::find(folded.second, buffer) != folded.second.end();
-           });
-  }
+  bool is_read(const std::string& buffer) const { return read_.contains(buffer) || folded_.contains(buffer); }
 
   /// The node whose first result is the traced call's by that name, which an output of the model has under its own; -1 where it is
   /// gone.
   int node_of(const std::string& value) const {
-    int node = makers_.of(value);
-    for (const auto& output : graph_.output())
-      if (const int maker = makers_.of(output.name()); maker >= 0 && result_of(maker) == value) node = maker;
+    const auto output = of_outputs_.find(value);
+    const int node = output == of_outputs_.end() ? maker_of(value) : output->second;
     return node >= 0 && result_of(node) == value && graph_.node(node).op_type() != "BatchNormalization" ? node : -1;
+  }
+
+  int maker_of(const std::string& value) const {
+    const auto found = makers_.find(value);
+    return found == makers_.end() ? -1 : found->second;
   }
 
   /// Of the traced call that gave the node.
@@ -103,22 +80,33 @@ class Search {
     if (initializer == initializers_.end() || !initializer->second.values) return false;
     const DType dtype = initializer->second.values->dtype();
     if (dtype != DType::f32 && dtype != DType::f64) return false;
-    return !makers_.computes_from(
-        node, [&](const std::string& operand) { return is_folded_from_moved(operand); }, anywhere);
+    return !after_folded_[static_cast<std::size_t>(node)];
+  }
+
+  /// For each node whether it computes with what was folded from such a buffer, so that the buffer itself is not there.
+  std::vector<bool> nodes_after_folded() const {
+    std::vector<bool> after(static_cast<std::size_t>(graph_.node_size()));
+    for (int i = 0; i < graph_.node_size(); ++i)
+      after[static_cast<std::size_t>(i)] = std::ranges::any_of(graph_.node(i).input(), [&](const std::string& operand) {
+        const int maker = maker_of(operand);
+        return maker >= 0 ? maker < i && after[static_cast<std::size_t>(maker)] : is_folded_from_moved(operand);
+      });
+    return after;
   }
 
   bool is_folded_from_moved(const std::string& operand) const {
     const auto folded = signature_.folded_from.find(operand);
-    return folded != signature_.folded_from.end() && std::ranges::any_of(signature_.mutations, [&](const auto& mutation) {
-             return std::ranges::find(folded->second, mutation.second) != folded->second.end();
-           });
+    return folded != signature_.folded_from.end() &&
+           std::ranges::any_of(folded->second, [&](const std::string& name) { return buffers_.contains(name); });
   }
 
   const ::onnx::GraphProto& graph_;
   const Signature& signature_;
   const Initializers& initializers_;
   const Makers makers_;
-  std::unordered_set<std::string> read_, of_norms_;
+  Makers of_outputs_;  ///< by the traced call's result: what makes an output of the model
+  std::unordered_set<std::string> read_, of_norms_, buffers_, folded_;
+  std::vector<bool> after_folded_;
 };
 
 }  // namespace
@@ -133,14 +121,20 @@ void cut_moved_buffers(const ::onnx::GraphProto& graph, ParameterPlan& plan) {
   std::set<std::string_view> states;
   for (const auto& [node, moved] : plan.moved)
     if (!moved.state.empty()) states.insert(moved.state);
-  const Makers makers(graph);
-  const auto carries = [&](int node, int operand) {
-    const auto maker = plan.moved.find(makers.of(graph.node(node).input(operand)));
-    return !plan.detached.contains({node, operand}) && (maker == plan.moved.end() || !maker->second.ends_gradients);
-  };
-  for (auto& [node, moved] : plan.moved)  // in the graph's order
-    moved.ends_gradients = makers.computes_from(
-        node, [&](const std::string& operand) { return states.contains(operand); }, carries);
+  const Makers makers = makers_of(graph);
+  std::vector<bool> carries(static_cast<std::size_t>(graph.node_size()));  // what came of a buffer, undetached
+  for (int i = 0; i < graph.node_size(); ++i) {
+    bool carried = false;
+    for (int k = 0; k < graph.node(i).input_size(); ++k) {
+      const std::string& operand = graph.node(i).input(k);
+      const auto maker = makers.find(operand);
+      const bool made = maker != makers.end() && maker->second < i && carries[static_cast<std::size_t>(maker->second)];
+      carried |= (made || states.contains(operand)) && !plan.detached.contains({i, k});
+    }
+    const auto moved = plan.moved.find(i);
+    if (moved != plan.moved.end()) moved->second.ends_gradients = carried;
+    carries[static_cast<std::size_t>(i)] = carried && moved == plan.moved.end();
+  }
 }
 
 }  // namespace gcomp::frontend

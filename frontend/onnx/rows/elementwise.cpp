@@ -95,13 +95,14 @@ Items reciprocal_row(NodeContext& n) { return 1.0 / n.var(0); }
 
 /// A sum of squares or, but for a factor, their mean: a variance.
 bool sums_squares(const ir::Value* x) {
-  for (const ir::Node* node = x->producer; node; node = node->operands[0]->producer) {
-    const bool scales = node->op == &ops::kDiv || node->op == &ops::kMul;
-    if (scales && ir::splat_value(node->operands[1])) continue;
-    if (node->op == &ops::kReshape || node->op == &ops::kBroadcast) continue;
-    if (node->op != &ops::kReduceSum) return false;
-    const ir::Node* square = node->operands[0]->producer;
-    return square && square->op == &ops::kMul && square->operands[0] == square->operands[1];
+  while (const ir::Node* node = x->producer) {
+    if (node->op == &ops::kMul && ir::splat_value(node->operands[0])) x = node->operands[1];
+    else if ((node->op == &ops::kMul || node->op == &ops::kDiv) && ir::splat_value(node->operands[1])) x = node->operands[0];
+    else if (node->op == &ops::kReshape || node->op == &ops::kBroadcast) x = node->operands[0];
+    else {
+      const ir::Node* square = node->op == &ops::kReduceSum ? node->operands[0]->producer : nullptr;
+      return square && square->op == &ops::kMul && square->operands[0] == square->operands[1];
+    }
   }
   return false;
 }
