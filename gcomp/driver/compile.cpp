@@ -255,8 +255,8 @@ std::optional<Optimizer> of_run(std::optional<Optimizer> optimizer, double learn
 /// What the loss of a batch is where it is not that of its rows together.
 void add_notes(std::vector<std::string>& notes, const passes::Accumulation& accumulation, const StepSettings& step) {
   for (const std::string& term : accumulation.averaged)
-    notes.push_back(concat("the loss '", term, "' is no sum over a count: with --micro-batches ", step.micro_batches,
-                           " it is the mean over those, not that of the whole batch"));
+    notes.push_back(concat("the loss '", term, "' is no sum over a count: a batch is cut into ", step.micro_batches,
+                           " micro-batches, and it is the mean over those, not that of the whole"));
   if (step.sync_batchnorm && !accumulation.lock_step)
     notes.emplace_back("--sync-batchnorm changes nothing: no BatchNormalization of the model takes the statistics of a batch");
 }

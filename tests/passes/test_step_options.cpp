@@ -61,6 +61,21 @@ TEST(ParameterKinds, OfATransformer) {
                                                                                                {"head.bias", "bias"}}));
 }
 
+/// The two biases of a recurrent layer are one operand there; a class token beside the tokens is no bias, whatever is added to them.
+TEST(ParameterKinds, OfWhatStandsSideBySide) {
+  ir::Graph graph;
+  ir::Builder b(graph);
+  const auto parameter = [&](const char* name, Shape shape) {
+    return b.wrap(graph.add_state({DType::f32, std::move(shape)}, name, ir::StateRole::parameter));
+  };
+  Var biases = b.concat({parameter("first", {3}), parameter("second", {3})}, 0);
+  Var tokens = b.concat({parameter("token", {1, 1, 4}), b.input({DType::f32, {1, 2, 4}}, "tokens")}, 1);
+  graph.outputs() = {(b.input({DType::f32, {2, 6}}, "x") + b.broadcast(biases, {2, 6}, {1})).value,
+                     (tokens + b.input({DType::f32, {1, 3, 4}}, "y")).value};
+  const std::vector<ir::Value*> values = states_named(graph, {"first", "second", "token"});
+  EXPECT_EQ(parameter_kinds(graph, values), (std::vector{ParameterKind::bias, ParameterKind::bias, ParameterKind::other}));
+}
+
 TEST(ParameterKinds, OfConvolutionsAndBatchNorms) {
   EXPECT_EQ(kinds_of(import("training/bn.onnx")), (std::map<std::string, std::string>{{"0.weight", "matrix"},
                                                                                       {"1.weight", "norm"},

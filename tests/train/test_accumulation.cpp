@@ -385,8 +385,8 @@ TEST_F(AccumulationCommand, WhatIsAveragedIsSaid) {
   const auto expect = [&](const std::string& loss, const std::string& term) {
     const std::string found = notes(loss);
     EXPECT_NE(found.find(concat("note: the loss '", term,
-                                "' is no sum over a count: with --micro-batches 3 it is the mean over "
-                                "those, not that of the whole batch")),
+                                "' is no sum over a count: a batch is cut into 3 micro-batches, and it is "
+                                "the mean over those, not that of the whole")),
               std::string::npos)
         << found;
   };

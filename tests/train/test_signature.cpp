@@ -88,13 +88,16 @@ INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                                          "detached_weights", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(LossInTheModel, HasItsLabelSmoothing) {
+class LossInTheModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(LossInTheModel, HasItsLabelSmoothing) {
   const TemporaryDirectory folder;
-  const Recording recorded = recording("smoothed");
+  const std::string name = GetParam();
+  const Recording recorded = recording(name);
   const CommandResult result = run_gcomp({"train",
-                                          (kFixtures / "smoothed.onnx").string(),
+                                          (kFixtures / (name + ".onnx")).string(),
                                           "--data",
-                                          (kFixtures / "smoothed.npz").string(),
+                                          (kFixtures / (name + ".npz")).string(),
                                           "--loss",
                                           "output:cross_entropy_loss",
                                           "--optimizer",
@@ -116,6 +119,9 @@ TEST(LossInTheModel, HasItsLabelSmoothing) {
   expect_losses(losses(folder / "m.jsonl"), recorded.loss, 1e-7);
   EXPECT_NE(result.errors.find("has the label smoothing 0.2 of the module's code"), std::string::npos) << result.errors;
 }
+
+INSTANTIATE_TEST_SUITE_P(Signature, LossInTheModel, testing::Values("smoothed", "expected"),
+                         [](const auto& info) { return std::string(info.param); });
 
 /// Each part of a step computes with what the part before it made of the buffers, as gradient accumulation does in PyTorch.
 TEST(MovedBuffers, MoveWithEachMicroBatch) {

@@ -40,6 +40,18 @@ Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weigh
   return {losses, weights};
 }
 
+/// With probabilities in place of labels, which the operator does not have and PyTorch's exporter writes: for each row the sum of
+/// -weight * probability * log_probability, and the weight 1, as PyTorch has it.
+Rows expected_losses(NodeContext& n, Var log_probability, Var probability, Var class_weights, double smoothing) {
+  Builder& b = n.b();
+  if (smoothing > 0)
+    probability = probability * (1 - smoothing) + b.like(probability, smoothing / static_cast<double>(probability.dim(1)));
+  Var terms = probability * log_probability;
+  if (class_weights) terms = terms * b.broadcast(class_weights, terms.shape(), {1});
+  Var losses = -b.sum(terms, {1});
+  return {losses, b.like(losses, 1)};
+}
+
 Var reduced(NodeContext& n, const Rows& rows) {
   const std::string reduction = n.text("reduction", "mean");
   n.require(reduction == "none" || reduction == "sum" || reduction == "mean", "reduction is '", reduction,
@@ -60,7 +72,10 @@ Items softmax_cross_entropy_row(NodeContext& n) {
   const double smoothing = n.label_smoothing();
   if (smoothing > 0)
     n.repair(concat("'", n.name(), "' has the label smoothing ", smoothing, " of the module's code, which the operator lacks"));
-  Var loss = reduced(n, row_losses(n, log_probability, n.var(1), n.has(2) ? n.var(2) : Var(), smoothing));
+  Var target = n.var(1), weights = n.has(2) ? n.var(2) : Var();
+  const bool expected = is_float(target.dtype()) && target.shape() == log_probability.shape();
+  Var loss = reduced(n, expected ? expected_losses(n, log_probability, target, weights, smoothing)
+                                 : row_losses(n, log_probability, target, weights, smoothing));
   return Items::of({loss, log_probability});
 }
 

@@ -95,7 +95,8 @@ struct Recurrent {
     const bool batch_first = n.integer("layout", 0) == 1;
     const Shape wanted = batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
     n.require(n.shape(i) == wanted, "the initial state, input ", i, ", is ", to_string(n.type(i)), ", wanted ",
-              to_string(TensorType{x.dtype(), wanted}));
+              to_string(TensorType{x.dtype(), wanted}),
+              ": states are as wide as the hidden layer, and projections (PyTorch's proj_size) are not part of the operator");
     if (!batch_first) return of_direction(i, d);
     return b().reshape(b().slice_axis(n.var(i), 1, d, 1), {batch, hidden});
   }

@@ -21,7 +21,14 @@ RemainderStep::RemainderStep(Trainer& trainer, std::int64_t rows) {
   options.shapes.batch = rows;
   const std::int64_t parts = options.step.micro_batches;
   if (rows % parts != 0) refuse(concat("--micro-batches ", parts, " does not divide them"));
-  ModelGraph made = training_graph(*self.source, options, self.loss, self.options.optimizer, self.options.hooks);
+  ModelGraph made = [&] {
+    try {
+      return training_graph(*self.source, options, self.loss, self.options.optimizer, self.options.hooks);
+    } catch (const UserError& error) {
+      throw UserError(concat("--drop-last false: the step of the last ", rows, " rows of each epoch: ", error.what()),
+                      error.code());
+    }
+  }();
   const frontend::ImportedModel model = std::move(made.model);
   std::vector<StepProgram> programs;
   for (runtime::Program& program : compile_step(std::move(made), self.device->target(), self.options.hooks, options.program_limits))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "ir/ops/table.h"
 
@@ -22,6 +23,16 @@ bool is_vector(const TensorType& type) {
 
 struct Use {
   bool gathered = false, contracted = false, normalises = false, shifts = false, added = false, multiplied = false;
+
+  Use& operator|=(const Use& other) {
+    gathered |= other.gathered;
+    contracted |= other.contracted;
+    normalises |= other.normalises;
+    shifts |= other.shifts;
+    added |= other.added;
+    multiplied |= other.multiplied;
+    return *this;
+  }
 };
 
 /// One walk in the order of the nodes.
@@ -30,6 +41,8 @@ class UseWalk {
   UseWalk(const Graph& graph, std::span<Value* const> parameters) : holders_(graph), scaled_(graph), uses_(parameters.size()) {
     for (std::size_t i = 0; i < parameters.size(); ++i) holders_[parameters[i]] = static_cast<int>(i) + 1;
     for (const auto& node : graph.nodes()) note(*node);
+    for (const auto& [parameter, first] : beside_)
+      uses_[static_cast<std::size_t>(parameter)] |= uses_[static_cast<std::size_t>(first)];
   }
   const Use& of(std::size_t parameter) const { return uses_[parameter]; }
 
@@ -59,12 +72,17 @@ class UseWalk {
     }
   }
 
-  /// What holds a parameter's elements in another type, order or extent. Of several operands (a concat) the first stands for all.
+  /// What holds a parameter's elements in another type, order or extent. Of several parameters side by side the first stands for
+  /// all; beside anything else, as a class token beside the tokens, a parameter is no longer what is computed with.
   void pass_on(const Node& node) {
-    const bool views = node.op->kind == Kind::view || is_cast(*node.op);
+    if (node.op->kind != Kind::view && !is_cast(*node.op)) return;
+    const int first = holders_[node.operands[0]];
+    const bool whole = std::ranges::all_of(node.operands, [&](const Value* operand) { return holders_[operand] > 0; });
+    for (const Value* operand : node.operands)
+      if (whole && holders_[operand] != first) beside_.emplace_back(holders_[operand] - 1, first - 1);
     for (const Value* result : node.results) {
-      if (views) holders_[result] = holders_[node.operands[0]];
-      if (views) scaled_[result] = scaled_[node.operands[0]];
+      holders_[result] = whole ? first : 0;
+      scaled_[result] = scaled_[node.operands[0]];
     }
   }
 
@@ -91,6 +109,7 @@ class UseWalk {
   ValueTable<int> holders_;  ///< one more than the number of the parameter
   ValueTable<char> scaled_;  ///< made by a product with a parameter
   std::vector<Use> uses_;
+  std::vector<std::pair<int, int>> beside_;  ///< parameters behind the first of a concat, and that
 };
 
 ParameterKind kind_of(const Use& use, const TensorType& type) {
