@@ -374,6 +374,25 @@ TEST_F(AccumulationCommand, DropsWhatTheWholeBatchDrops) {
   EXPECT_GT(std::abs(losses("4", "6").back() - whole.back()), 1e-3) << "nothing is dropped";
 }
 
+/// Classes that are yes or no are targets as floats, as integers and as truth values.
+TEST_F(AccumulationCommand, TargetsMayBeTruthValues) {
+  std::map<std::string, Tensor> arrays;
+  for (auto& [name, values] : load_arrays(training_fixture("heads_mlp.npz"))) arrays.emplace(name, values);
+  std::vector<double> first;
+  for (const DType dtype : {DType::f32, DType::i64, DType::boolean}) {
+    const std::vector<runtime::NamedTensor> written{{"x", arrays.at("x")}, {"yes", arrays.at("yes").cast(dtype)}};
+    runtime::write_npz(folder_ / "t.npz", written);
+    const CommandResult result =
+        run_gcomp({"train", training_fixture("heads_mlp.onnx"), "--data", folder_ / "t.npz", "--loss", "dice(probs, yes)",
+                   "--batch", "6", "--steps", "3", "--metrics", folder_ / "t.jsonl", "--out", folder_ / "t.onnx"});
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const std::vector<double> losses = step_losses(folder_ / "t.jsonl");
+    if (first.empty()) first = losses;
+    EXPECT_EQ(losses, first) << name_of(dtype);
+  }
+  EXPECT_EQ(first.size(), 3);
+}
+
 TEST_F(AccumulationCommand, WhatIsAveragedIsSaid) {
   const auto notes = [&](const std::string& loss) {
     const CommandResult result =

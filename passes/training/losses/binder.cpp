@@ -7,6 +7,8 @@
 namespace gcomp::passes {
 namespace {
 
+bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::boolean; }
+
 using FormulaKind = Formula::Kind;
 using Source = BoundOperand::Source;
 
@@ -74,18 +76,18 @@ class BoundTypes final : public LossTypes {
   std::string shown(std::size_t i) const { return call_.operands[i].is_output ? "the output" : call_.operands[i].name; }
 
   void require_shape(std::size_t i, const TensorType& given, const TensorType& wanted) const {
-    const bool fits = given.shape == wanted.shape && (is_float(given.dtype) == is_float(wanted.dtype) || is_integer(given.dtype));
+    const bool fits = given.shape == wanted.shape && (is_float(given.dtype) == is_float(wanted.dtype) || is_whole(given.dtype));
     std::string other;
     if (i > 0 && known(0)) other = concat(", ", shown(0), " ", to_string(*known(0)));
     require(fits, shown(i), " is ", to_string(given), other, "; wanted ", to_string(wanted));
   }
 
-  /// Integers that are wanted as floats stay what they are in the data; the step converts them.
+  /// Integers that are wanted as floats stay what they are in the data, and so do truth values; the step converts them.
   void declare(std::size_t i, const TensorType& wanted) {
     const std::optional<TensorType> found = this->found(i);
     if (found) require_shape(i, *found, wanted);
     TensorType type = wanted;
-    if (found && is_integer(found->dtype)) type.dtype = DType::i64;
+    if (found && is_whole(found->dtype)) type.dtype = DType::i64;
     const std::string& name = operands_[i].name;
     if (const LossArray* known = binder_.find_array(name))
       return require(known->type.shape == type.shape && (known->type.dtype == type.dtype || is_float(type.dtype)), "array '", name,
