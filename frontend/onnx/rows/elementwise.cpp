@@ -88,7 +88,16 @@ Items where_row(NodeContext& n) {
   return n.b().select(x[0], x[1], x[2]);
 }
 
-Items cast_row(NodeContext& n) { return n.b().cast(n.var(0), n.dtype_of(n.integer("to", 0))); }
+/// Casts to a narrower float round in the framework, and not where all floats compute in one type.
+Items cast_row(NodeContext& n) {
+  const std::int64_t to = n.integer("to", 0);
+  const DType dtype = n.dtype_of(to);
+  const bool narrows = to == ::onnx::TensorProto::FLOAT16 || to == ::onnx::TensorProto::BFLOAT16;
+  Var x = n.var(0);
+  if (narrows && n.options().training && !n.known(0) && is_float(x.dtype()) && size_of(dtype) > 2)
+    n.repair(concat("'", n.name(), "' casts to 16 bits in the file and rounds nothing here: floats compute in ", name_of(dtype)));
+  return n.b().cast(x, dtype);
+}
 Items cast_like_row(NodeContext& n) { return n.b().cast(n.var(0), n.type(1).dtype); }
 
 Items reciprocal_row(NodeContext& n) { return 1.0 / n.var(0); }
