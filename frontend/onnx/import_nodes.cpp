@@ -34,7 +34,7 @@ std::optional<std::string> folding_key(const ::onnx::NodeProto& node, std::int64
       key += " none";
       continue;
     }
-    key += concat(" ", to_string(item.known->type()), " ");
+    key += concat(" ", to_string(item.known->type()), item.single ? " single " : " ");
     const std::int64_t bytes = item.known->type().bytes();
     if (bytes > kSmall) key += concat(reinterpret_cast<std::uintptr_t>(item.known.get()));
     else key.append(reinterpret_cast<const char*>(item.known->data()), static_cast<std::size_t>(bytes));
@@ -161,11 +161,35 @@ std::optional<std::vector<Item>> Importer::fold(const Row& row, const ::onnx::No
   const bool all = std::all_of(inputs.begin(), inputs.end(), [](const Item& item) { return !item || item.known; });
   if (!all || inputs.empty()) return std::nullopt;
   const std::optional<std::string> key = folding_key(node, opset, inputs);
-  if (!key) return evaluate(row, node, opset, inputs);
-  if (const auto known = folded_.find(*key); known != folded_.end()) return known->second.results;
+  if (key)
+    if (const auto known = folded_.find(*key); known != folded_.end()) return known->second.results;
   std::optional<std::vector<Item>> results = evaluate(row, node, opset, inputs);
-  if (results) folded_.emplace(*key, Folded{inputs, *results});
+  if (results && options_.float_type == DType::f64 && is_single(node, inputs)) round_to_single(*results);
+  if (key && results) folded_.emplace(*key, Folded{inputs, *results});
   return results;
+}
+
+bool Importer::is_single(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
+  if (node.op_type() == "Cast") {
+    const auto to = std::ranges::find(node.attribute(), "to", [](const auto& attribute) { return attribute.name(); });
+    const bool to_f32 = to != node.attribute().end() && to->i() == ::onnx::TensorProto::FLOAT;
+    return to_f32 && inputs[0] && (inputs[0].single || (!is_float(inputs[0].known->dtype()) && inputs[0].known->elements() > 1));
+  }
+  bool any = false;
+  for (const Item& item : inputs) {
+    if (!item || !is_float(item.known->dtype())) continue;
+    any |= item.single;
+    if (!item.single && item.known->elements() != 1) return false;
+  }
+  return any;
+}
+
+void Importer::round_to_single(std::vector<Item>& items) {
+  for (Item& item : items) {
+    if (!item.known || !is_float(item.known->dtype())) continue;
+    item.known = std::make_shared<const Tensor>(item.known->cast(DType::f32).cast(item.known->dtype()));
+    item.single = true;
+  }
 }
 
 std::optional<std::vector<Item>> Importer::evaluate(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,

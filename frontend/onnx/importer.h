@@ -64,6 +64,10 @@ class Importer {
   /// are alike, as the masks of all layers, have them once.
   std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
                                         const std::vector<Item>& inputs);
+  /// Whether a node that is folded computes in f32 in PyTorch though the model is of f64 there: integers become f32, and what has
+  /// one element beside them takes part as a number. Scalars stay as exact as they are.
+  static bool is_single(const ::onnx::NodeProto& node, const std::vector<Item>& inputs);
+  static void round_to_single(std::vector<Item>& items);
   /// Evaluates it, in a graph of its own.
   std::optional<std::vector<Item>> evaluate(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
                                             const std::vector<Item>& inputs);

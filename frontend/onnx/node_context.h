@@ -31,6 +31,7 @@ struct Item {
   std::shared_ptr<const Tensor> known;
   std::shared_ptr<const std::vector<Item>> sequence;
   bool missing = false;  ///< made by a node that could not be lowered; whoever reads it is only looked up
+  bool single = false;   ///< known, and made of integers: f32 in PyTorch's code, whatever type the model has there and here
 
   explicit operator bool() const { return var || known || sequence || missing; }
   const TensorType& type() const { return known ? known->type() : var.type(); }

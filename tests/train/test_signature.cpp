@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
                                          "late_norms", "folded_scales", "folded_biases", "padding", "norm_twice", "detached",
                                          "detached_plain", "decoder", "kinks", "moved_buffers", "literals", "literals_f64",
-                                         "detached_weights", "buffer_and_constant", "scalar_parameter"),
+                                         "detached_weights", "buckets", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
 class LossInTheModel : public testing::TestWithParam<const char*> {};
