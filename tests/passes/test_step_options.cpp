@@ -61,7 +61,8 @@ TEST(ParameterKinds, OfATransformer) {
                                                                                                {"head.bias", "bias"}}));
 }
 
-/// The two biases of a recurrent layer are one operand there; a class token beside the tokens is no bias, whatever is added to them.
+/// The two biases of a recurrent layer are one operand there; a class token beside the tokens is no bias, whatever is added to
+/// them.
 TEST(ParameterKinds, OfWhatStandsSideBySide) {
   ir::Graph graph;
   ir::Builder b(graph);
