@@ -11,10 +11,6 @@
 namespace gcomp::frontend {
 namespace {
 
-bool is_statistic_of_norm(const ::onnx::NodeProto& node, int operand) {
-  return node.op_type() == "BatchNormalization" && (operand == 3 || operand == 4);
-}
-
 using Makers = std::unordered_map<std::string, int>;
 
 /// The values of a graph -> the nodes that make them.
@@ -27,11 +23,10 @@ Makers makers_of(const ::onnx::GraphProto& graph) {
 
 class Search {
  public:
-  Search(const ::onnx::GraphProto& graph, const Signature& signature, const Initializers& initializers)
+  Search(const ::onnx::GraphProto& graph, const Signature& signature, const Initializers& initializers, const Origins::Uses& uses)
       : graph_(graph), signature_(signature), initializers_(initializers), makers_(makers_of(graph)) {
-    for (const auto& node : graph.node())
-      for (int k = 0; k < node.input_size(); ++k) (is_statistic_of_norm(node, k) ? of_norms_ : read_).insert(node.input(k));
-    for (const auto& [value, buffer] : signature.mutations) buffers_.insert(buffer);
+    for (const auto& [initializer, list] : uses)
+      if (!list.empty()) (std::ranges::any_of(list, is_of_norm) ? of_norms_ : read_).insert(initializer);
     for (const auto& [folded, sources] : signature.folded_from)
       if (read_.contains(folded)) folded_.insert(sources.begin(), sources.end());
     for (const auto& output : graph.output())
@@ -41,12 +36,13 @@ class Search {
 
   MovedBuffers run() const {
     MovedBuffers found;
-    for (const auto& [value, buffer] : signature_.mutations) {
+    std::set<int> taken;
+    for (const auto& [buffer, value] : signature_.mutations) {
       if (of_norms_.contains(buffer)) continue;
       const int node = node_of(value);
       if (!is_read(buffer)) {
         if (node >= 0) found.unread.push_back(node);
-      } else if (node >= 0 && moves(buffer, node)) {
+      } else if (node >= 0 && moves(buffer, node) && taken.insert(node).second) {
         found.nodes.emplace(buffer, node);
       } else {
         found.lost.push_back(buffer);
@@ -56,6 +52,8 @@ class Search {
   }
 
  private:
+  static bool is_of_norm(const Use& use) { return use.role == UseRole::running_statistic; }
+
   /// By itself, or by what was folded from it.
   bool is_read(const std::string& buffer) const { return read_.contains(buffer) || folded_.contains(buffer); }
 
@@ -97,7 +95,7 @@ class Search {
   bool is_folded_from_moved(const std::string& operand) const {
     const auto folded = signature_.folded_from.find(operand);
     return folded != signature_.folded_from.end() &&
-           std::ranges::any_of(folded->second, [&](const std::string& name) { return buffers_.contains(name); });
+           std::ranges::any_of(folded->second, [&](const std::string& name) { return signature_.mutations.contains(name); });
   }
 
   const ::onnx::GraphProto& graph_;
@@ -105,15 +103,16 @@ class Search {
   const Initializers& initializers_;
   const Makers makers_;
   Makers of_outputs_;  ///< by the traced call's result: what makes an output of the model
-  std::unordered_set<std::string> read_, of_norms_, buffers_, folded_;
+  std::unordered_set<std::string> read_, of_norms_, folded_;
   std::vector<bool> after_folded_;
 };
 
 }  // namespace
 
-MovedBuffers moved_buffers(const ::onnx::GraphProto& graph, const Signature& signature, const Initializers& initializers) {
+MovedBuffers moved_buffers(const ::onnx::GraphProto& graph, const Signature& signature, const Initializers& initializers,
+                           const Origins::Uses& uses) {
   if (signature.mutations.empty()) return {};
-  return Search(graph, signature, initializers).run();
+  return Search(graph, signature, initializers, uses).run();
 }
 
 void cut_moved_buffers(const ::onnx::GraphProto& graph, ParameterPlan& plan) {

@@ -98,7 +98,7 @@ Planner::Planner(const Source& source, const Initializers& initializers, const s
       signature_(read_signature(graph_)),
       origins_(graph_, signature_, uses_),
       naming_(naming_of(graph_)),
-      moved_(moved_buffers(graph_, signature_, initializers)),
+      moved_(moved_buffers(graph_, signature_, initializers, uses_)),
       depends_on_input_(nodes_after_inputs(graph_)) {}
 
 ParameterPlan Planner::run() {

@@ -84,7 +84,7 @@ void read_lines(std::string_view text, Signature& signature) {
     const std::string_view value = line.substr(0, colon), kind = identifier_at(line, colon + 2),
                            target = between(line, "target='", "'");
     if (!outputs) add_target(signature, value, kind, target);
-    else if (kind == "BUFFER_MUTATION") signature.mutations.emplace(value, target);
+    else if (kind == "BUFFER_MUTATION") signature.mutations.emplace(target, value);
   }
 }
 

@@ -32,7 +32,7 @@ struct Signature {
   std::map<std::string, InputKind> kinds;           ///< by initializer, where the file says it of the initializer itself
   std::map<std::string, std::string> input_names;   ///< as traced calls name it -> input of the graph
   std::map<std::string, std::vector<std::string>> folded_from;  ///< initializer -> all values that it was computed from
-  std::map<std::string, std::string> mutations;  ///< value of the trace -> buffer that the module's code makes it: "add" -> "mean"
+  std::map<std::string, std::string> mutations;  ///< buffer -> value of the trace that the module's code makes it: "mean" -> "add"
   std::vector<TracedCall> calls;                 ///< by node of the main graph
 
   bool present() const { return !targets.empty() || !kinds.empty(); }

@@ -31,13 +31,14 @@ Recording recording(const std::string& name) {
 }
 
 CommandResult train(const std::string& model, const Recording& recorded, const TemporaryDirectory& folder,
-                    const std::vector<std::string>& flags = {}, const std::string& optimizer = "sgd") {
+                    const std::vector<std::string>& flags = {}, const std::string& optimizer = "sgd",
+                    const std::string& loss = "mse") {
   std::vector<std::string> arguments{"train",
                                      (kFixtures / (model + ".onnx")).string(),
                                      "--data",
                                      (kFixtures / (model + ".npz")).string(),
                                      "--loss",
-                                     "mse",
+                                     loss,
                                      "--optimizer",
                                      optimizer,
                                      "--lr",
@@ -92,29 +93,8 @@ class LossInTheModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(LossInTheModel, HasItsLabelSmoothing) {
   const TemporaryDirectory folder;
-  const std::string name = GetParam();
-  const Recording recorded = recording(name);
-  const CommandResult result = run_gcomp({"train",
-                                          (kFixtures / (name + ".onnx")).string(),
-                                          "--data",
-                                          (kFixtures / (name + ".npz")).string(),
-                                          "--loss",
-                                          "output:cross_entropy_loss",
-                                          "--optimizer",
-                                          "sgd",
-                                          "--lr",
-                                          "0.1",
-                                          "--no-shuffle",
-                                          "--epochs",
-                                          "1",
-                                          "--batch",
-                                          std::to_string(recorded.batch),
-                                          "--precision",
-                                          "f64",
-                                          "--metrics",
-                                          folder / "m.jsonl",
-                                          "--out",
-                                          folder / "t.onnx"});
+  const Recording recorded = recording(GetParam());
+  const CommandResult result = train(GetParam(), recorded, folder, {"--precision", "f64"}, "sgd", "output:cross_entropy_loss");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   expect_losses(losses(folder / "m.jsonl"), recorded.loss, 1e-7);
   EXPECT_NE(result.errors.find("has the label smoothing 0.2 of the module's code"), std::string::npos) << result.errors;
